@@ -229,7 +229,7 @@ class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
 
     @property
     def exports(self) -> dict[str, str]:
-        """Folders of the SavedModels to write, by `ExportFlags`."""
+        """Folders of the SavedModels to write, by `ServingFlags`."""
         return {}
 
     def check(self):
@@ -289,8 +289,8 @@ class EpochFlags(FineTuningFlags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExportFlags(flags.Flags):
-    """SavedModel for serving that takes token ids."""
+class ServingFlags(flags.Flags):
+    """SavedModels for serving that take token ids, or text."""
 
     export_dir: str | None = flag(
         help="Output folder for a SavedModel of the best checkpoint, of "
@@ -302,17 +302,6 @@ class ExportFlags(flags.Flags):
         "products (--compute_dtype): half the size or less, but they cannot "
         "be named in --init_checkpoint.",
     )
-
-    @property
-    def exports(self) -> dict[str, str]:
-        """Folders of the SavedModels to write, by what these take."""
-        return {"ids": self.export_dir} if self.export_dir else {}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ServingFlags(ExportFlags):
-    """SavedModels for serving that take token ids, or text."""
-
     export_text_dir: str | None = flag(
         help="Output folder for a SavedModel that takes text instead of token "
         "ids; it requires tensorflow-text both here and when it is loaded."
@@ -330,9 +319,9 @@ class ServingFlags(ExportFlags):
 
     @property
     def exports(self) -> dict[str, str]:
-        """As `ExportFlags.exports`."""
-        text = {"text": self.export_text_dir} if self.export_text_dir else {}
-        return super().exports | text
+        """Folders of the SavedModels to write, by what these take."""
+        folders = {"ids": self.export_dir, "text": self.export_text_dir}
+        return {kind: folder for kind, folder in folders.items() if folder}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

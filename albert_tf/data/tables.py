@@ -139,25 +139,13 @@ def read_table(path: filesystem.Path, table: Table) -> list[Row]:
       ValueError: if it is empty or not UTF-8, a column is unknown, a row is
         invalid or has no text, or two rows have the same id.
     """
-    header, records = read_records(
-        path,
-        format=table.format,
-        has_header=table.has_header,
-        delimiter=table.delimiter,
-        is_glue=table.is_glue,
-    )
-    return select_rows(path, table, header, records)
+    return select_rows(path, table, *read_records(path, table))
 
 
 def read_records(
-    path: filesystem.Path,
-    *,
-    format: str,
-    has_header: bool = True,
-    delimiter: str | None = None,
-    is_glue: bool = False,
+    path: filesystem.Path, table: Table
 ) -> tuple[list[str] | None, list]:
-    """Reads the records of a file; the arguments are those of Table.
+    """Reads the records of a file, whatever the columns of the table.
 
     Returns:
       The names of the columns, or None if the table has no header; and the
@@ -168,13 +156,13 @@ def read_records(
       ValueError: if it is empty or not UTF-8.
     """
     text = read_text(path)
-    if format == "jsonl":
+    has_header = table.has_header and table.format != "jsonl"
+    if table.format == "jsonl":
         records: list = parse_json_lines(path, text)
-        has_header = False
-    elif format == "tsv" and not delimiter:
-        records = _parse_tsv(path, text, is_glue)
+    elif table.format == "tsv" and not table.delimiter:
+        records = _parse_tsv(path, text, table.is_glue)
     else:
-        records = _parse_csv(path, text, delimiter or ",")
+        records = _parse_csv(path, text, table.delimiter or ",")
     header = records.pop(0)[1] if has_header and records else None
     if not records:
         raise ValueError(f"{path} has no rows. Was it copied completely?")
@@ -208,16 +196,9 @@ def select_rows(
             _check_width(where, fields, width, num_columns, table)
         values = _read_values(where, fields, columns, table)
         _check_values(where, values, table, columns)
-        rows.append(
-            Row(
-                id=str(values.get("id", len(rows))),
-                text_a=values["text_a"],
-                text_b=values.get("text_b"),
-                label=values.get("label"),
-                line=line,
-                text_c=values.get("text_c"),
-            )
-        )
+        row: dict = {"text_b": None, "label": None, **values, "line": line}
+        row["id"] = str(values.get("id", len(rows)))
+        rows.append(Row(**row))
     _check_rows(path, rows, len(records))
     _warn_of_missing_texts(path, rows, table.is_glue)
     return rows

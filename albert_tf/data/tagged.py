@@ -245,23 +245,18 @@ def _convert(tags, scheme, target):
         raise ValueError(f"scheme is {scheme!r}; wanted one of {SCHEMES}.")
     if scheme == PLAIN or not all(map(tagging.is_span_tag, tags)):
         return list(tags)
-    return _tag_spans(tagging.find_spans(tags), len(tags), target)
-
-
-def _tag_spans(spans, num_words, scheme):
-    """Returns the tags of a sentence that has spans, in a scheme."""
-    first, inside, last, only = _PREFIXES[scheme]
-    tags = ["O"] * num_words
+    first, inside, last, only = _PREFIXES[target]
+    converted = ["O"] * len(tags)
     before = None
-    for label, start, end in spans:
+    for label, start, end in tagging.find_spans(tags):
         prefixes = [only]
         if end - start > 1:
             prefixes = [first, *inside * (end - start - 2), last]
-        if scheme == "IOB1" and before == (label, start):
+        if target == "IOB1" and before == (label, start):
             prefixes[0] = "B"
-        tags[start:end] = [f"{prefix}-{label}" for prefix in prefixes]
+        converted[start:end] = [f"{prefix}-{label}" for prefix in prefixes]
         before = label, end
-    return tags
+    return converted
 
 
 def _build_sentence(row, scheme):

@@ -82,7 +82,13 @@ def read_conll(
     is_conllu |= len(fields) == 10 and bool(_NUMBER.fullmatch(fields[0]))
     word, tag = _find_columns(path, columns, is_conllu, first, len(fields))
     groups = _group_lines(lines, is_conllu, len(fields))
-    sentences = _split_lines(path, lines, groups, first)
+
+    def split(number):
+        row = _split_row(lines[number - 1])
+        _check_width(path, number, row, len(fields), f"line {first}")
+        return number, row
+
+    sentences = (list(map(split, group)) for group in groups)
     rows = _build_rows(
         path, sentences, word, None if columns.has_tags is False else tag
     )
@@ -99,20 +105,6 @@ def _split_row(line):
     return [field for field in line.split(" ") if field]
 
 
-def _split_lines(path, lines, groups, first):
-    """Yields (line number, columns) of the words of each sentence, as a list.
-
-    `first` is the line of the first word, which says how many columns there
-    are.
-    """
-    width = len(_split_row(lines[first - 1]))
-    for group in groups:
-        rows = [(number, _split_row(lines[number - 1])) for number in group]
-        for number, fields in rows:
-            _check_width(path, number, fields, width, f"line {first}")
-        yield rows
-
-
 def _is_skipped(line):
     """Returns whether a line is between sentences."""
     return not line.strip(" \t") or line.startswith("-DOCSTART-")
@@ -123,17 +115,15 @@ def _group_lines(lines, is_conllu, width):
 
     `width` is the number of columns of the first word.
     """
-    groups: list[list[int]] = []
-    group: list[int] = []
+    groups: list[list[int]] = [[]]
     for number, line in enumerate(lines, 1):
         if _is_skipped(line):
-            groups.append(group)
-            group = []
+            groups.append([])
         elif is_conllu and _NO_WORD.match(line):
             continue
-        elif is_conllu or group or not _is_comment(line, width):
-            group.append(number)
-    return [group for group in (*groups, group) if group]
+        elif is_conllu or groups[-1] or not _is_comment(line, width):
+            groups[-1].append(number)
+    return [group for group in groups if group]
 
 
 def _is_comment(line, width):
@@ -263,18 +253,17 @@ def _group_rows(table, word, sentence):
     `word` and `sentence` are numbers of columns; without the latter, None, a
     row without a word ends a sentence.
     """
-    groups: list[list[int]] = []
-    group: list[int] = []
+    groups: list[list[int]] = [[]]
     current = ""
     for number, fields in enumerate(table):
         is_word = bool(fields) and bool(fields[word].strip(" "))
         name = fields[sentence] if fields and sentence is not None else ""
         if name not in ("", current) or (sentence is None and not is_word):
-            groups.append(group)
-            group, current = [], name
+            groups.append([])
+            current = name
         if is_word:
-            group.append(number)
-    return [group for group in (*groups, group) if group]
+            groups[-1].append(number)
+    return [group for group in groups if group]
 
 
 def _find_name(path, header, given, names, *, is_needed=True):

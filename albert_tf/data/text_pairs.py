@@ -4,6 +4,7 @@ Shapes: N rows of C texts; U different texts.
 """
 
 import dataclasses
+import itertools
 import logging
 import math
 from collections.abc import Sequence
@@ -85,8 +86,8 @@ def read_pairs(
     path = str(path)
     if path.lower().endswith(".txt"):
         return _read_lines(path, text_columns, score_column)
-    format = tables.format_of(path)
-    header, records = tables.read_records(path, format=format)
+    table = tables.Table(path, (0,), format=tables.format_of(path), max_texts=3)
+    header, records = tables.read_records(path, table)
     names = header or [*dict.fromkeys(key for _, row in records for key in row)]
     chosen = [find_column(path, names, name) for name in text_columns]
     chosen = chosen or find_texts(path, names)
@@ -96,9 +97,7 @@ def read_pairs(
             "names."
         )
     score, label = _find_score(path, names, len(chosen), score_column)
-    table = tables.Table(
-        path, tuple(chosen), label=label, format=format, max_texts=3
-    )
+    table = dataclasses.replace(table, text=tuple(chosen), label=label)
     rows = tables.select_rows(path, table, header, records)
     file = PairsFile(
         path,
@@ -249,17 +248,12 @@ def take_entailed(path: str, column: str, rows) -> dict[int, tuple[str, ...]]:
     for row, label in zip(rows, labels, strict=True):
         if label == "contradiction":
             wrong.setdefault(row.text_a, []).append(row.text_b)
-    taken: dict[int, tuple[str, ...]] = {}
-    used = dict.fromkeys(wrong, 0)
-    for number, (row, label) in enumerate(zip(rows, labels, strict=True)):
-        if label != "entailment":
-            continue
-        third = ""
-        if row.text_a in wrong:  # Each one in turn.
-            texts = wrong[row.text_a]
-            third = texts[used[row.text_a] % len(texts)]
-            used[row.text_a] += 1
-        taken[number] = (row.text_a, row.text_b, third)
+    turns = {text: itertools.cycle(others) for text, others in wrong.items()}
+    taken: dict[int, tuple[str, ...]] = {
+        i: (row.text_a, row.text_b, next(turns.get(row.text_a, iter([""]))))
+        for i, (row, label) in enumerate(zip(rows, labels, strict=True))
+        if label == "entailment"
+    }
     if not taken:
         raise ValueError(f"{path} has no pair with the label entailment.")
     if not wrong.keys() & {row[0] for row in taken.values()}:
@@ -300,19 +294,6 @@ def _are_of_inference(path, column, rows, labels):
     return True
 
 
-def number_texts(texts) -> tuple[list[str], np.ndarray]:
-    """Returns the U different texts, and the index of each of `texts`, [N, C].
-
-    `texts` are N rows of C.
-    """
-    numbers: dict[str, int] = {}
-    index = [
-        [numbers.setdefault(text, len(numbers)) for text in row]
-        for row in texts
-    ]
-    return [*numbers], np.array(index, np.int32)
-
-
 def number_sequences(examples: Examples) -> np.ndarray:
     """Returns a number for each of N sequences, equal for equal ones, [N]."""
     numbers: dict[bytes, int] = {}
@@ -349,8 +330,12 @@ def encode_once(
       Examples of one sequence each; and the index of each row's first two
       texts among them, [N, 2]: equal for texts of equal tokens.
     """
-    different, index = number_texts([row[:2] for row in texts])
-    packed = pack_pairs(tokenizer, different, None, max_seq_length)
+    places: dict[str, int] = {}
+    index = [
+        [places.setdefault(text, len(places)) for text in row[:2]]
+        for row in texts
+    ]
+    packed = pack_pairs(tokenizer, [*places], None, max_seq_length)
     numbers = number_sequences(packed)  # [U]
     _, first = np.unique(numbers, return_index=True)
-    return packed, first[numbers][index]
+    return packed, first[numbers][np.array(index, np.int32)]

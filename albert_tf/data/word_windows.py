@@ -79,8 +79,8 @@ def encode_sentences(
         tags = [tag for sentence in sentences for tag in sentence.tags or ()]
         inside = [re.sub("^B-", "I-", tag) for tag in tags]
         token_labels["tag_ids"] = np.maximum(
-            label_tokens(index, tags, labels),
-            label_tokens(inner, inside, labels),
+            _label_tokens(index, tags, labels),
+            _label_tokens(inner, inside, labels),
         )  # NO_LABEL is negative.
     return Examples(
         ids,
@@ -224,22 +224,11 @@ def _count_covered(spans, words):
     return first, np.searchsorted(word_starts, ends, side="left") - first
 
 
-def label_tokens(
-    word_index: np.ndarray, tags: Sequence[str], labels: Sequence[str]
-) -> np.ndarray:
-    """Returns the index of each word's tag at its piece, [S] int32.
-
-    Args:
-      word_index: [S], numbers of words, or NO_LABEL.
-      tags: those of all words.
-      labels: C tags; others have NO_LABEL.
-    """
+def _label_tokens(word_index, tags, labels):
+    """Returns the index of each word's tag at its piece, [S] int32."""
     known = {label: i for i, label in enumerate(labels)}
-    tag_ids = np.array([known.get(t, NO_LABEL) for t in tags], np.int32)
-    is_word = word_index != NO_LABEL
-    result = np.full(len(word_index), NO_LABEL, np.int32)
-    result[is_word] = tag_ids[word_index[is_word]]
-    return result
+    tag_ids = [*(known.get(tag, NO_LABEL) for tag in tags), NO_LABEL]
+    return np.array(tag_ids, np.int32)[word_index]  # NO_LABEL is the last one.
 
 
 def take_words(values: np.ndarray, examples: Examples) -> np.ndarray:

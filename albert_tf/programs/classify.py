@@ -44,17 +44,7 @@ def read_texts(args):
     """Returns tuples of a text, or of two."""
     path = args.input_file
     if not path:
-        columns = [
-            models.split_lines(text)
-            for text in (args.text, args.next_text)
-            if text
-        ]
-        if len({len(column) for column in columns}) > 1:
-            raise ValueError(
-                f"--text has {len(columns[0])} lines, --next_text "
-                f"{len(columns[1])}; wanted a second text for each text."
-            )
-        texts = list(zip(*columns, strict=True))
+        texts = models.pair_lines(args.text, args.next_text)
     elif path.lower().endswith(".txt"):
         texts = [(line,) for line in tables.read_lines(path)]
         blank = [i for i, (text,) in enumerate(texts, 1) if not text.strip()]
@@ -67,9 +57,7 @@ def read_texts(args):
         names: tuple[str, ...] = (args.text_columns,)
         form, delimiter = tables.format_of(path), args.delimiter
         table = tables.Table(path, names, format=form, delimiter=delimiter)
-        header, records = tables.read_records(
-            path, format=form, delimiter=delimiter
-        )
+        header, records = tables.read_records(path, table)
         if args.text_columns not in (header or records[0][1]):
             names = tuple(filesystem.split_list(args.text_columns))
             table = dataclasses.replace(table, text=names)

@@ -69,9 +69,10 @@ def warn_of_losses(inputs, settings):
     """Warns if the tokenizer seems to be of another language."""
     tokenizer = tokenization.build_tokenizer(**dict(settings.tokenizer))
     lines = list(coverage.read_sample(inputs, settings.text.open))
+    ids = [i for row in tokenizer.encode_batch(lines) for i in row]
     for warning in (
         coverage.find_lost_marks(lines, tokenizer.normalize),
-        coverage.find_unknown(lines, tokenizer),
+        coverage.describe_unknown(ids, tokenizer),
         coverage.find_unsplit(lines),
         coverage.find_markup(lines),
     ):

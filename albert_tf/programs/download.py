@@ -10,19 +10,10 @@ import os
 import shutil
 import tarfile
 import zipfile
-from typing import NamedTuple
 
 from albert_tf import filesystem, ownership
 from albert_tf.data import table_tasks
 from albert_tf.weights import downloads
-
-
-class Source(NamedTuple):
-    """Where a file is, and its SHA-256 digest."""
-
-    url: str
-    sha256: str
-
 
 _WORDS = """
 https://dl.fbaipublicfiles.com/glue/data/CoLA.zip
@@ -60,9 +51,9 @@ https://rajpurkar.github.io/SQuAD-explorer/dataset/dev-v2.0.json
 http://www.cs.cmu.edu/~glai1/data/race/RACE.tar.gz
 b2769cc9fdc5c546a693300eb9a966cec6870bd349fbc44ed5225f8ad33006e5
 """.split()
-# By the name of the file.
+# Addresses and SHA-256 digests, by the name of the file.
 SOURCES = {
-    os.path.basename(url): Source(url, sha256)
+    os.path.basename(url): (url, sha256)
     for url, sha256 in zip(_WORDS[::2], _WORDS[1::2], strict=True)
 }
 # Folders of GLUE -> the files from which their tables are made.
@@ -151,8 +142,8 @@ def make_race(folder):
 
 def fetch(name, folder):
     """Downloads one of SOURCES, if it is not there; returns its path."""
-    path, source = os.path.join(folder, name), SOURCES[name]
-    downloads.download(source.url, path, source.sha256)
+    path, (url, sha256) = os.path.join(folder, name), SOURCES[name]
+    downloads.download(url, path, sha256)
     return path
 
 
@@ -160,12 +151,7 @@ def unpack_tables(archive, files, folder):
     """Unpacks files of a zip archive to their paths in a folder."""
     with zipfile.ZipFile(archive) as packed:
         for file in files:
-            with (
-                filesystem.replacing(os.path.join(folder, file)) as temporary,
-                packed.open(file) as source,
-                open(temporary, "wb") as target,
-            ):
-                shutil.copyfileobj(source, target)
+            filesystem.write_file(os.path.join(folder, file), packed.read(file))
 
 
 def write_paraphrases(sources, files, folder):

@@ -18,17 +18,6 @@ from albert_tf.weights import pretrained
 PREPROCESS = "_preprocess"
 
 
-def check_flags(args):
-    """Checks the flags before anything is loaded."""
-    if args.with_preprocessor:
-        shared.import_text_serving("--with_preprocessor, the default,")
-    filesystem.check_folders_apart(
-        {"--export_path": args.export_path},
-        {"--albert_directory": args.albert_directory},
-    )
-    check_absent(args.export_path)
-
-
 def check_absent(path):
     """Raises ValueError if an output folder already exists."""
     if filesystem.exists(path):
@@ -117,7 +106,14 @@ def run(args):
     """Exports the encoder and the preprocessor."""
     path = args.export_path.rstrip("/") or "/"
     args = dataclasses.replace(args, export_path=path)
-    check_flags(args)
+    if args.with_preprocessor:
+        text_serving = shared.import_text_serving(
+            "--with_preprocessor, the default,"
+        )
+    filesystem.check_folders_apart(
+        {"--export_path": path}, {"--albert_directory": args.albert_directory}
+    )
+    check_absent(path)
     start = read_model(args)
     if args.with_preprocessor:
         length = start.config.choose_length(args.seq_length, 128, "seq_length")
@@ -130,7 +126,6 @@ def run(args):
         with publishing(args, assets[1:]) as (encoder, preprocessor):
             # First, because it rejects some tokenizers.
             if args.with_preprocessor:
-                text_serving = shared.import_text_serving("--with_preprocessor")
                 text_serving.export_preprocessor(
                     preprocessor,
                     start.tokenizer,

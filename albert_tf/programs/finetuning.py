@@ -35,19 +35,19 @@ class Start(NamedTuple):
     head: task_heads.TaskHead | None = None
 
 
-def run_folder(args, number):
-    """Returns the output folder of a run: output_dir if it is the only one."""
+def run_folders(args):
+    """Returns the output folders of all runs: of a single one, output_dir."""
     if args.num_runs == 1:
-        return args.output_dir
-    return os.path.join(args.output_dir, f"run_{number + 1}")
+        return [args.output_dir]
+    numbers = range(1, args.num_runs + 1)
+    return [os.path.join(args.output_dir, f"run_{n}") for n in numbers]
 
 
 def read_start(args):
     """Returns the Start, with matching config and vocabulary."""
     files = vocabulary_files.choose_file(args.spm_model_file, args.vocab_file)
     args = dataclasses.replace(args, vocab_file=files.get("vocab_file"))
-    folder = run_folder(args, 0)
-    folders = [run_folder(args, number) for number in range(args.num_runs)]
+    folder, *_ = folders = run_folders(args)
     are_trained = all(map(task_heads.find_trained, folders))
     model = args.source and pretrained.read_start(args.source, are_trained)
     if not model:
@@ -110,7 +110,7 @@ def check_start_and_outputs(args):
             f"{args.output_dir} has several runs. Give --num_runs as in "
             f"training, or one of them, such as --output_dir={first}."
         )
-    if not has_model and not task_heads.find_trained(run_folder(args, 0)):
+    if not has_model and not task_heads.find_trained(run_folders(args)[0]):
         raise ValueError(
             "No checkpoint to start from: give --init_checkpoint. (To start "
             "from random weights, give --from_scratch.)"
@@ -128,11 +128,7 @@ def check_outputs(args, names, inputs=None):
       names: names of files that each run writes.
       inputs: as for `filesystem.check_outputs`; by default the flags' files.
     """
-    outputs = [
-        os.path.join(run_folder(args, number), name)
-        for number in range(args.num_runs)
-        for name in names
-    ]
+    outputs = [os.path.join(f, n) for f in run_folders(args) for n in names]
     files = {f"--{name}": [getattr(args, name)] for name in args.FILES}
     filesystem.check_outputs({"--output_dir": outputs}, inputs or files)
 
@@ -144,7 +140,7 @@ def run(args, read_task):
     and the `pretrained.Complete`.
     """
     check_start_and_outputs(args)
-    folders = [run_folder(args, number) for number in range(args.num_runs)]
+    folders = run_folders(args)
     with contextlib.ExitStack() as owned:
         for folder in dict.fromkeys([args.output_dir, *folders]):
             owned.enter_context(ownership.owning_folder(folder))
@@ -178,7 +174,7 @@ def run(args, read_task):
 
 def run_once(args, number, task, start, strategy):
     """Performs the run of one seed; returns it and its `summary.Outcome`."""
-    folder, model = run_folder(args, number), start.model
+    folder, model = run_folders(args)[number], start.model
     if model.head is not start.head and not task_heads.find_trained(folder):
         model = dataclasses.replace(model, head=start.head)
     tuning = FineTuning(

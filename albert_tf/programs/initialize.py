@@ -13,15 +13,8 @@ SOURCE = "initial values"
 def run(args):
     """Builds the model, writes it and says what to do with it."""
     with models.creating_folder(args.to, "") as folder:
-        start = pretrained.replace_files(
-            pretrained.Pretrained(SOURCE, {}),
-            albert_config_file=args.albert_config_file,
-            spm_model_file=args.spm_model_file,
-            vocab_file=args.vocab_file,
-            do_lower_case=args.do_lower_case,
-            keep_accents=args.keep_accents,
-        )
-        start = pretrained.complete(start)
+        start = pretrained.Pretrained(SOURCE, {})
+        start = pretrained.complete(models.replace_files(start, args))
         counts = None
         if args.input_file:
             text = models.read_text(args)

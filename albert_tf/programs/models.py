@@ -54,6 +54,17 @@ def split_lines(text):
     return [line for line in re.split(r"\r\n?|\n", text) if line.strip()]
 
 
+def pair_lines(text, next_text):
+    """Returns tuples of the lines of --text and, if given, of --next_text."""
+    columns = [split_lines(some) for some in (text, next_text) if some]
+    if len({len(column) for column in columns}) > 1:
+        raise ValueError(
+            f"--text has {len(columns[0])} lines, --next_text "
+            f"{len(columns[1])}; wanted a second text for each text."
+        )
+    return list(zip(*columns, strict=True))
+
+
 def read_text(args):
     """Yields the lines of --input_file, by `groups.TextFlags`.
 

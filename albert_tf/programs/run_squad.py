@@ -69,12 +69,9 @@ def read_task(args, model):
     windows.check_settings(window_settings(args))
     tokenizer = model.tokenizer
     trained_on = asked = train = encoded = None
-    max_answer_length = args.max_answer_length
-    if max_answer_length is None:
-        known = recall_answers(model.head)
-        max_answer_length = known.get(
-            "max_answer_length", AnswerSettings.max_answer_length
-        )
+    known = recall_answers(model.head)
+    usual = AnswerSettings.max_answer_length
+    longest = args.max_answer_length or known.get("max_answer_length", usual)
     if args.do_train:
         trained_on = squad.read_squad(args.train_file)
         squad.check_version(trained_on, args.squad_version, args.train_file)
@@ -96,9 +93,7 @@ def read_task(args, model):
         num_train=len(trained_on.questions) if trained_on else 0,
         asked=asked,
         encoded=encoded,
-        settings=settings.take(
-            AnswerSettings, args, max_answer_length=max_answer_length
-        ),
+        settings=settings.take(AnswerSettings, args, max_answer_length=longest),
     )
 
 

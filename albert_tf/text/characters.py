@@ -41,9 +41,7 @@ class Characters(NamedTuple):
 def decode(texts) -> Characters:
     """Decodes texts, [B] UTF-8 strings, into Characters."""
     codes = tf.strings.unicode_decode(texts, "UTF-8")
-    lengths = codes.row_lengths()
-    indices = tf.ragged.range(tf.cast(lengths, tf.int32))
-    indices = indices.with_row_splits_dtype(tf.int64)
+    indices = tf.ragged.range(tf.cast(codes.row_lengths(), tf.int32))
     return Characters(codes, indices, indices + 1)
 
 
@@ -271,21 +269,17 @@ class LowerCase:
         """Returns the lower-cased Characters."""
         flat = characters.codes.flat_values  # [N]
         row = characters.codes.value_rowids()
-        kept = tf.where(~self.is_skipped(flat))[:, 0]  # [K] positions
-        kept = tf.concat([[-1], kept, [tf.size(flat, tf.int64)]], axis=0)
-        positions = tf.range(tf.size(flat, tf.int64))
-        before = tf.searchsorted(kept, positions) - 1
-        after = tf.searchsorted(kept, positions, side="right")
+        is_kept = ~self.is_skipped(flat)
+        index = tf.range(tf.size(flat))
 
-        def is_letter_at(indices):
-            position = tf.gather(kept, indices)
-            is_valid = (position >= 0) & (position < tf.size(flat, tf.int64))
+        def is_letter_at(position):
+            is_valid = (position >= 0) & (position < tf.size(flat))
             position = tf.where(is_valid, position, 0)
             is_valid &= tf.gather(row, position) == row
             return is_valid & self.is_letter(tf.gather(flat, position))
 
-        is_final = (flat == SIGMA) & is_letter_at(before)
-        is_final &= ~is_letter_at(after)
+        is_final = (flat == SIGMA) & is_letter_at(find_previous(is_kept, index))
+        is_final &= ~is_letter_at(find_next(is_kept, index + 1))
         codes = characters.codes.with_flat_values(
             tf.where(is_final, FINAL_SIGMA, flat)
         )

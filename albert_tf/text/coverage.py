@@ -123,14 +123,6 @@ def find_lost_marks(
     )
 
 
-def find_unknown(
-    texts: Iterable[str], tokenizer: tokenization.Tokenizer
-) -> str | None:
-    """Returns a warning if many pieces of a text are unknown."""
-    ids = [i for row in tokenizer.encode_batch(list(texts)) for i in row]
-    return describe_unknown(ids, tokenizer)
-
-
 def describe_unknown(
     ids: Sequence[int] | np.ndarray, tokenizer: tokenization.Tokenizer
 ) -> str | None:

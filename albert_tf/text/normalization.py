@@ -76,7 +76,11 @@ class Normalizer(abc.ABC):
 
     def normalize(self, text: str) -> str:
         """Returns the normalized text."""
-        _check_text(text)
+        if not isinstance(text, str):
+            raise TypeError(
+                f"Text must be str; found {type(text).__name__}: {text!r:.60}. "
+                "Read files in text mode, or decode bytes as UTF-8 first."
+            )
         for step in self.steps():
             text = step.apply(text)
         return text
@@ -122,14 +126,6 @@ class WordNormalizer(Normalizer):
         if self.do_lower_case:
             steps += [LOWER] if self.keep_accents else [LOWER, _STRIP_ACCENTS]
         return [*steps, _SEPARATE_PUNCTUATION, JOIN]
-
-
-def _check_text(text):
-    if not isinstance(text, str):
-        raise TypeError(
-            f"Text must be str; found {type(text).__name__}: {text!r:.60}. "
-            "Read files in text mode, or decode bytes as UTF-8 first."
-        )
 
 
 def is_mark(char: str) -> bool:

@@ -133,33 +133,23 @@ class GraphTokenizer:
         return ids, ids.with_flat_values(starts), ids.with_flat_values(ends)
 
 
-def _without_unused(tokenizer):
-    """Returns a SentencePiece model whose pieces are of known types.
-
-    The fast tokenizer refuses unused pieces. It finds no control pieces in a
-    text, either.
-    """
-    model = tokenizer.read_model()
-    kinds = model.SentencePiece
-    for piece in model.pieces:
-        if piece.type == kinds.UNUSED:
-            piece.type = kinds.CONTROL
-    return model.SerializeToString()
-
-
 def _build_sentencepiece(tokenizer):
     """Builds functions from normalized texts [B] to ids (and byte offsets)."""
+    model = tokenizer.read_model()
+    for piece in model.pieces:
+        # The fast tokenizer refuses unused pieces. It finds no control pieces
+        # in a text, either.
+        if piece.type == piece.UNUSED:
+            piece.type = piece.CONTROL
     # Breaks ties like Python; see `GraphTokenizer.tokenize_with_offsets`.
-    model = tensorflow_text.FastSentencepieceTokenizer(
-        _without_unused(tokenizer)
-    )
+    fast = tensorflow_text.FastSentencepieceTokenizer(model.SerializeToString())
     rows = [
         tokenizer.expansions.get(i, [i]) for i in range(tokenizer.vocab_size)
     ]
     expansions = tf.ragged.constant(rows, tf.int32)
 
     def split(texts):
-        ids = model.tokenize(texts).with_row_splits_dtype(tf.int64)
+        ids = fast.tokenize(texts).with_row_splits_dtype(tf.int64)
         return tf.gather(expansions, ids).merge_dims(1, 2)
 
     slow_model = tensorflow_text.SentencepieceTokenizer(
@@ -301,12 +291,9 @@ def _join(tokenizer, first, second, *, is_closed, shape=None):
 
 
 def _cut(ids, lengths):
-    """Keeps the first `lengths` [B] of the ids [B, (T)] in each row."""
-    positions = tf.ragged.range(tf.cast(ids.row_lengths(), tf.int32))
-    positions = positions.with_row_splits_dtype(tf.int64)
-    limits = tf.gather(lengths, ids.value_rowids())
-    is_kept = ids.with_flat_values(positions.flat_values < limits)
-    return tf.ragged.boolean_mask(ids, is_kept)
+    """Keeps the first `lengths` [B], which exist, of the ids [B, (T)]."""
+    starts, lengths = ids.row_starts(), tf.cast(lengths, tf.int64)
+    return tf.gather(ids.flat_values, tf.ragged.range(starts, starts + lengths))
 
 
 def pack_question(tokenizer, query, ids, max_seq_length: int) -> tuple:

@@ -69,26 +69,18 @@ def find_words(texts) -> Words:
     )
 
 
-class Divisions(NamedTuple):
-    """The words of those D pieces that have several.
+def build_divisions(tokenizer: tokenization.Tokenizer) -> tuple:
+    """Returns the words of those D pieces that have several.
 
-    Attributes:
-      ids: [D + 1, (words), (ids)] int32, see `Tokenizer.divisions`; the last
-        row, [[-1]], is that of all other pieces.
-      rows: [V] int32, the row of each piece.
+    Returns:
+      [D + 1, (words), (ids)] int32, see `Tokenizer.divisions`; the last row,
+      [[-1]], is that of all other pieces. And [V] int32, the row of each piece.
     """
-
-    ids: tf.RaggedTensor
-    rows: tf.Tensor
-
-
-def build_divisions(tokenizer: tokenization.Tokenizer) -> Divisions:
-    """Returns the Divisions of a tokenizer's pieces."""
     found = tokenizer.divisions
     rows = np.full(tokenizer.vocab_size, len(found), np.int32)
     rows[[*found]] = np.arange(len(found))
     ids = tf.ragged.constant([*found.values(), [[-1]]], tf.int32)
-    return Divisions(ids, tf.constant(rows))
+    return ids, tf.constant(rows)
 
 
 def divide_pieces(found: Words, ids, starts, ends, *, divisions) -> tuple:
@@ -100,7 +92,7 @@ def divide_pieces(found: Words, ids, starts, ends, *, divisions) -> tuple:
         `GraphTokenizer.tokenize_with_offsets`.
       starts: first character of each piece.
       ends: its end.
-      divisions: the Divisions of the tokenizer.
+      divisions: from `build_divisions`.
 
     Returns:
       The same three, of more pieces.
@@ -108,12 +100,13 @@ def divide_pieces(found: Words, ids, starts, ends, *, divisions) -> tuple:
     place = _build_place(found, ends)
     first = tf.searchsorted(place(found.ends), place(starts), side="right")
     count = tf.searchsorted(place(found.starts), place(ends)) - first  # [P]
-    row = tf.gather(divisions.rows, ids.flat_values)
-    num_words = tf.gather(divisions.ids.row_lengths(), row)
+    words_of_rows, rows_of_pieces = divisions
+    row = tf.gather(rows_of_pieces, ids.flat_values)
+    num_words = tf.gather(words_of_rows.row_lengths(), row)
     is_divided = (count > 1) & (tf.cast(count, tf.int64) == num_words)
-    other = tf.cast(divisions.ids.nrows(), tf.int32) - 1
+    other = tf.cast(words_of_rows.nrows(), tf.int32) - 1
     row = tf.where(is_divided, row, other)
-    parts = tf.gather(divisions.ids, row)  # [P, (words), (ids)]
+    parts = tf.gather(words_of_rows, row)  # [P, (words), (ids)]
 
     piece = parts.value_rowids()  # [Q]: of each word of each piece
     number = tf.range(tf.size(piece)) - tf.cast(

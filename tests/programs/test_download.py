@@ -65,9 +65,7 @@ def make_files():
 def server(monkeypatch):
     with servers.Server(files=make_files()).running() as running:
         sources = {
-            name: download.Source(
-                running.url + name, hashlib.sha256(content).hexdigest()
-            )
+            name: (running.url + name, hashlib.sha256(content).hexdigest())
             for name, content in running.files.items()
         }
         monkeypatch.setattr(download, "SOURCES", sources)
@@ -189,7 +187,7 @@ def test_each_file_has_an_address_and_a_digest():
     named = {name for names in download.GLUE.values() for name in names}
     named |= {*download.SQUAD, download.RACE}
     assert named == download.SOURCES.keys()
-    for source in download.SOURCES.values():
-        assert re.fullmatch(r"https?://\S+", source.url)
-        assert re.fullmatch(r"[0-9a-f]{64}", source.sha256)
+    for url, sha256 in download.SOURCES.values():
+        assert re.fullmatch(r"https?://\S+", url)
+        assert re.fullmatch(r"[0-9a-f]{64}", sha256)
     assert download.GLUE.keys() == {file.split("/")[0] for file in TABLES}

@@ -118,14 +118,16 @@ def test_dialogue_in_the_release_s_chinese_is_no_other_language(shared):
     """Its vocabulary has no quotation marks but ASCII's."""
     path = shared / "data/zh/vocab.txt"
     tokenizer = tokenization.build_tokenizer(vocab_file=path)
-    said = coverage.find_unknown(["“我不去。”她说，“你去吧……”"], tokenizer)
+    ids = tokenizer.encode("“我不去。”她说，“你去吧……”")
+    said = coverage.describe_unknown(ids, tokenizer)
     assert "Has it “ ” ‘ ’ — …, which this one lacks?" in said
 
 
 def test_printed_english_is_no_other_language(shared):
     path = shared / "data/albert_en/30k-clean.model"
     tokenizer = tokenization.build_tokenizer(spm_model_file=path)
-    said = coverage.find_unknown(["“I don’t know,” she said."], tokenizer)
+    ids = tokenizer.encode("“I don’t know,” she said.")
+    said = coverage.describe_unknown(ids, tokenizer)
     assert "Has it “ ” ‘ ’ —, which this one lacks? Write \" ' - ..." in said
 
 

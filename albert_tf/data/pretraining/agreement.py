@@ -34,10 +34,7 @@ def limits_of(config, num_tokens: int) -> dict[str, tuple[int, int]]:
 def check_sidecar_sizes(file: str, sidecar: dict, sizes: dict):
     """Raises ValueError if a record's number of values contradicts a sidecar.
 
-    Args:
-      file: the record's file, for errors.
-      sidecar: as from `sidecars.read_sidecar`.
-      sizes: dict of feature name -> number of integers.
+    `sizes` is a dict of feature name -> number of integers.
     """
     masking = sidecars.DYNAMIC if is_dynamic(sizes) else sidecars.STATIC
     checks = [("max_seq_length", [sizes["input_ids"]]), ("masking", [masking])]

@@ -98,17 +98,10 @@ def create_shards(
     An interrupted run starts again from the beginning. Until a run is
     complete, a folder next to the output marks it as unfinished.
 
-    Args:
-      files: from `find_files`; otherwise as in `shards.create_shards`.
-      outputs: names of the record files.
-      settings: settings of the records.
-      runner: name of a runner that Beam knows.
-      options: further options of Beam, as on a command line.
-      num_workers: number of processes of the DirectRunner.
-      flags: the program's flags, recorded in the sidecar.
-
-    Returns:
-      The statistics of the sidecar.
+    Arguments and result are those of `shards.create_shards`, but `files` are
+    from `find_files`, `runner` is the name of a runner that Beam knows,
+    `options` are Beam's, as on a command line, and `num_workers` is the number
+    of processes of the DirectRunner.
 
     Raises:
       ValueError: if there is no text, if Beam refuses the options, or if the
@@ -297,7 +290,7 @@ def _build(pipeline, tasks, job, tokenizer, num_buckets):
         pipeline
         | "ListTasks" >> beam.Create(list(enumerate(tasks)))
         | "Tokenize"
-        >> beam.ParDo(_Tokenize(job.settings, tokenizer)).with_outputs(
+        >> beam.FlatMap(_tokenize, job.settings, tokenizer).with_outputs(
             _SUMMARIES, main="blocks"
         )
     )
@@ -305,11 +298,14 @@ def _build(pipeline, tasks, job, tokenizer, num_buckets):
         tokenized.blocks
         | "SpreadBlocks" >> beam.Reshuffle()
         | "BuildRecords"
-        >> beam.ParDo(
-            _BuildRecords(
-                job.settings, vocabulary, num_buckets * len(job.outputs)
-            )
-        ).with_outputs(_SUMMARIES, main="records")
+        >> beam.FlatMap(
+            _build_records,
+            job.settings,
+            vocabulary,
+            num_buckets * len(job.outputs),
+        )
+        .with_output_types(tuple[int, bytes])
+        .with_outputs(_SUMMARIES, main="records")
     )
     buckets = (
         built.records
@@ -336,42 +332,28 @@ def _build(pipeline, tasks, job, tokenizer, num_buckets):
     )
 
 
-class _Tokenize(beam.DoFn):
+def _tokenize(element, settings, tokenizer):
     """Converts a task to ((task, block), `corpus.Store`) of each block."""
-
-    def __init__(self, settings, tokenizer):
-        self._settings = settings
-        self._tokenizer = tokenizer
-
-    def process(self, element):
-        task, spans = element
-        counts, stores = blocks.encode_task(
-            blocks.read_task(spans, _opening(self._settings.text)),
-            self._tokenizer,
-            self._settings.sequence.max_tokens,
-        )
-        yield beam.pvalue.TaggedOutput(_SUMMARIES, {"text": counts})
-        for block, store in enumerate(stores):
-            yield (task, block), store
+    task, spans = element
+    counts, stores = blocks.encode_task(
+        blocks.read_task(spans, _opening(settings.text)),
+        tokenizer,
+        settings.sequence.max_tokens,
+    )
+    yield beam.pvalue.TaggedOutput(_SUMMARIES, {"text": counts})
+    for block, store in enumerate(stores):
+        yield (task, block), store
 
 
-@beam.typehints.with_output_types(tuple[int, bytes])
-class _BuildRecords(beam.DoFn):
+def _build_records(element, settings, vocabulary, num_buckets):
     """Converts a block to (bucket, record after its key)."""
-
-    def __init__(self, settings, vocabulary, num_buckets):
-        self._settings = settings
-        self._vocabulary = vocabulary
-        self._num_buckets = num_buckets
-
-    def process(self, element):
-        place, store = element
-        for keyed, counts in blocks.build_records(
-            store, place, self._settings, self._vocabulary
-        ):
-            yield beam.pvalue.TaggedOutput(_SUMMARIES, {"records": counts})
-            for record in keyed:
-                yield blocks.bucket_of(record, self._num_buckets), record
+    place, store = element
+    for keyed, counts in blocks.build_records(
+        store, place, settings, vocabulary
+    ):
+        yield beam.pvalue.TaggedOutput(_SUMMARIES, {"records": counts})
+        for record in keyed:
+            yield blocks.bucket_of(record, num_buckets), record
 
 
 def _write_bucket(element, job, num_buckets):

@@ -210,12 +210,8 @@ def build_records(
 ) -> Iterator[tuple[list[bytes], dict[str, int]]]:
     """Yields the records of a block in batches, with their counts.
 
-    Args:
-      store: the block.
-      place: index of the task, and of the block in it; with the seed, it
-        determines all random choices.
-      settings: of the records.
-      vocabulary: of the tokenizer.
+    `place`, the index of the task and of the block in it, determines all
+    random choices, with the seed.
 
     Yields:
       The records, each after its key of KEY_BYTES; and the counts of

@@ -7,12 +7,22 @@ not check values. After an error, it cannot read the rest of the file.
 import logging
 import math
 
+import tensorflow as tf
+
 from albert_tf import filesystem
 from albert_tf.data.pretraining import records
 
 _RECORDS_AT_ONCE = 1024
 # Above this size, checking takes long enough to log a message.
 _LONG_BYTES = 1 << 30
+# What TensorFlow raises on damaged records.
+READING_ERRORS = (
+    tf.errors.DataLossError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.NotFoundError,
+    # Python cannot decode a message that quotes the damaged bytes.
+    UnicodeDecodeError,
+)
 
 
 def explain_record(
@@ -41,19 +51,6 @@ def explain_record(
             if least is not None and not least <= value <= most:
                 return f"{name}[{i}] is {value}, wanted {least} to {most}"
     return None
-
-
-def reading_errors() -> tuple[type[BaseException], ...]:
-    """Returns the exceptions that TensorFlow raises on damaged records."""
-    import tensorflow as tf
-
-    return (
-        tf.errors.DataLossError,
-        tf.errors.InvalidArgumentError,
-        tf.errors.NotFoundError,
-        # Python cannot decode a message that quotes the damaged bytes.
-        UnicodeDecodeError,
-    )
 
 
 def check_files(
@@ -140,8 +137,6 @@ def read_first_record(file: filesystem.Path) -> bytes | None:
     Raises:
       DamagedFile: if the file is no TFRecord file, or its record is damaged.
     """
-    import tensorflow as tf
-
     try:
         for serialized in tf.data.TFRecordDataset(file).take(1):
             return serialized.numpy()
@@ -155,14 +150,12 @@ def read_first_record(file: filesystem.Path) -> bytes | None:
 
 def _check_file(file, features, limits):
     """Returns the number of records, which are all valid."""
-    import tensorflow as tf
-
     number = 0  # of valid records
     try:
         for serialized in tf.data.TFRecordDataset(file).batch(_RECORDS_AT_ONCE):
             records.parse(serialized, features, limits)
             number += len(serialized)
-    except reading_errors():
+    except READING_ERRORS:
         pass  # Find the record by parsing one at a time, below.
     else:
         if not filesystem.is_remote(file):

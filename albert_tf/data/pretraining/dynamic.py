@@ -11,16 +11,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.pretraining import draws, rules, sequences
-
-_NAMES = (
-    "input_ids",
-    "input_mask",
-    "segment_ids",
-    "masked_lm_positions",
-    "masked_lm_ids",
-    "masked_lm_weights",
-)
+from albert_tf.data.pretraining import draws, records, rules, sequences
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,30 +57,28 @@ class Masker:
         Returns:
           A dict of the release's features without `token_boundary`.
         """
-        others = dict(batch)
-        input_ids = others.pop("input_ids")
-        segment_ends = others.pop("segment_ends")
-        num_rows, num_tokens = input_ids.shape
+        num_rows, num_tokens = batch["input_ids"].shape
+        wanted = records.pretraining_features(
+            num_tokens, self.rule.num_predictions
+        )
+        del wanted["token_boundary"]
+        dtypes = {
+            name: np.float32 if dtype == "float32" else np.int32
+            for name, (_, dtype) in wanted.items()
+        }
 
-        def mask_arrays(input_ids, segment_ends, indices):
-            features = {"input_ids": input_ids, "segment_ends": segment_ends}
+        def mask_arrays(indices, *arrays):
+            features = dict(zip(batch, arrays, strict=True))
             source = draws.ByPosition.of_records(seed, indices)
             masked = sequences.mask_features(
                 features, self.rule, self.vocabulary, source
             )
-            return [masked[name].astype(dtypes[name]) for name in _NAMES]
+            return [masked[name].astype(dtypes[name]) for name in wanted]
 
-        dtypes: dict[str, type] = dict.fromkeys(_NAMES, np.int32)
-        dtypes["masked_lm_weights"] = np.float32
         masked = tf.numpy_function(
-            mask_arrays,
-            [input_ids, segment_ends, indices],
-            list(dtypes.values()),
+            mask_arrays, [indices, *batch.values()], list(dtypes.values())
         )
-        sizes = {name: num_tokens for name in _NAMES[:3]}
-        return others | {
-            name: tf.ensure_shape(
-                values, [num_rows, sizes.get(name, self.rule.num_predictions)]
-            )
-            for name, values in zip(_NAMES, masked, strict=True)
+        return {
+            name: tf.ensure_shape(values, [num_rows, *wanted[name][0]])
+            for name, values in zip(wanted, masked, strict=True)
         }

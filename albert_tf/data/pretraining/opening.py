@@ -324,7 +324,7 @@ def naming_damage(*opened: PretrainingRecords | None) -> Iterator[None]:
     """
     try:
         yield
-    except damage.reading_errors() as error:
+    except damage.READING_ERRORS as error:
         logging.warning("%s. Is a record damaged?", errors.first_line(error))
         for group in filter(None, opened):
             files = [file for file in group.files if file not in group.damaged]

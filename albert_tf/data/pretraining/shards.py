@@ -476,12 +476,8 @@ def check_counts(
 ):
     """Warns about unusual text, and refuses text that cannot be used.
 
-    Args:
-      counts: the counts of `corpus.write_store`.
-      inputs: names of the text files.
-      settings: the settings of the records.
-      tokenizer: their tokenizer.
-      num_parts: number of parts of the text at whose ends documents end, too.
+    `counts` are those of `corpus.write_store`. Documents also end at the ends
+    of the `num_parts` parts of the text.
     """
     num_documents = counts["input_documents"]
     if not num_documents:

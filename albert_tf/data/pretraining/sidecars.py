@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import re
-from typing import NamedTuple
 
 from albert_tf import filesystem
 from albert_tf.data.pretraining import records
@@ -111,15 +110,6 @@ def _digest(description):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class _Sidecar(NamedTuple):
-    """What a sidecar says, found once for all of its files."""
-
-    path: str
-    description: dict
-    is_edited: bool
-    places: dict[str, int]  # From a file's name to its index in `files`.
-
-
 def read_sidecar(files: list[str], is_strict: bool = True) -> dict | None:
     """Reads and verifies the sidecars of some record files.
 
@@ -153,7 +143,7 @@ def read_sidecar(files: list[str], is_strict: bool = True) -> dict | None:
     }
     if not sidecars:
         return None
-    first_path, first, _, _ = next(iter(sidecars.values()))
+    first_path, (first, _) = next(iter(sidecars.items()))
     for file, path in paths.items():
         if path not in sidecars:
             raise ValueError(
@@ -163,9 +153,9 @@ def read_sidecar(files: list[str], is_strict: bool = True) -> dict | None:
                 "*.dataset.json files away: the program then counts the "
                 "records and assumes sentence-order labels."
             )
-        _check_common(path, sidecars[path].description, first_path, first)
+        _check_common(path, sidecars[path][0], first_path, first)
     num_records = [
-        _num_records(file, sidecars[path], is_strict)
+        _num_records(file, path, sidecars[path][1], is_strict)
         for file, path in paths.items()
     ]
     known = {k: v for k, v in first.items() if k not in ("digest", "num_bytes")}
@@ -213,7 +203,12 @@ def _check_finished(files):
 
 
 def _load(path):
-    """Reads and checks one sidecar; checks that its files exist."""
+    """Reads and checks one sidecar; checks that its files exist.
+
+    Returns:
+      The description, and the numbers of records and of bytes of each file by
+      its name; of an edited sidecar, the bytes are None.
+    """
     description = filesystem.read_json(path)
     if description.get("format") != FORMAT:
         raise ValueError(
@@ -232,13 +227,14 @@ def _load(path):
             f"{path} describes {len(names)} files, but {len(missing)} are "
             f"missing, such as {missing[0]}. Were all files copied?"
         )
-    is_edited = description.get("digest") != _digest(description)
-    if is_edited:
+    num_bytes = description["num_bytes"]
+    if description.get("digest") != _digest(description):
         logging.warning(
             "%s was edited; it is checked against the records.", path
         )
-    places = {name: index for index, name in enumerate(names)}
-    return _Sidecar(path, description, is_edited, places)
+        num_bytes = [None] * len(names)
+    sizes = zip(description["num_records"], num_bytes, strict=True)
+    return description, dict(zip(names, sizes, strict=True))
 
 
 def _check_values(path, description):
@@ -289,28 +285,25 @@ def _check_vocabulary(path, description):
         )
 
 
-def _num_records(file, sidecar, is_strict):
+def _num_records(file, path, sizes, is_strict):
     """Verifies a file against its sidecar; returns its number of records."""
-    path, description, is_edited, places = sidecar
     name = os.path.basename(file)
-    if name not in places:
+    if name not in sizes:
         raise ValueError(
             f"{path} does not list {name}. Is the file left over from an "
             "older run?"
         )
-    index = places[name]
-    wanted = description["num_records"][index]
+    wanted, wanted_bytes = sizes[name]
     if not is_strict:
         return wanted
-    if not is_edited:
+    if wanted_bytes is not None:
         num_bytes = filesystem.size(file)
-        if num_bytes == description["num_bytes"][index]:
+        if num_bytes == wanted_bytes:
             return wanted
         raise ValueError(
-            f"{file} has {num_bytes} bytes; {path} says "
-            f"{description['num_bytes'][index]}. Was it truncated, copied "
-            "partially, or replaced? Copy both files again, or create them "
-            "again with create_pretraining_data.py."
+            f"{file} has {num_bytes} bytes; {path} says {wanted_bytes}. Was it "
+            "truncated, copied partially, or replaced? Copy both files again, "
+            "or create them again with create_pretraining_data.py."
         )
     count = records.count_records(file)
     if count != wanted:

@@ -261,7 +261,7 @@ def test_a_file_is_read_up_to_its_damaged_record(path, tmp_path, is_described):
     (batch,) = opened.read_part(batch_size=9, shuffle_buffer=3).take(1)
     assert sorted(batch["input_ids"].numpy().tolist()) == sorted(wanted)
     # Damage that is left out is not the reason of another error.
-    other = damage.reading_errors()[1](None, None, "other")
+    other = damage.READING_ERRORS[1](None, None, "other")
     with pytest.raises(type(other), match="other"):
         with opening.naming_damage(opened):
             raise other
@@ -269,7 +269,7 @@ def test_a_file_is_read_up_to_its_damaged_record(path, tmp_path, is_described):
 
 def test_an_error_without_damage_is_raised_unchanged(path):
     opened = opening.open_records(write_records(path, make_features(7)), CONFIG)
-    other = damage.reading_errors()[1](None, None, "other")
+    other = damage.READING_ERRORS[1](None, None, "other")
     with pytest.raises(type(other), match="other"):
         with opening.naming_damage(opened):
             raise other
