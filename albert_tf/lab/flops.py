@@ -72,7 +72,7 @@ def count_flops(
     counts = count_forward(config, *shape, num_layers=num_layers)
     total = 3 * sum(counts.values())
     if remat:
-        num_kept = int(max_predictions_per_seq is not None)
+        num_kept = int(max_predictions_per_seq is not None and num_layers != 0)
         last = count_forward(config, *shape, num_layers=num_kept)
         total += sum(counts[part] - last[part] for part in LAYERS)
     return batch_size * total

@@ -57,7 +57,8 @@ class AlbertEncoder(layers.ConfiguredLayer):
         float32 weights, norms and softmax.
 
     Raises:
-      ValueError: when called, if T exceeds max_position_embeddings.
+      ValueError: when called, if T exceeds max_position_embeddings, or if
+        positions has another number of rows than input_ids.
 
     Example:
       >>> from albert_tf import AlbertConfig
@@ -114,7 +115,7 @@ class AlbertEncoder(layers.ConfiguredLayer):
             dropout=dropout,
             with_attention=with_attention,
             depth=depth,
-            positions=prepend_first(positions),
+            positions=prepend_first(positions, input_ids),
         )
         pooled = self.pooler(outputs[-1])
         if positions is not None:
@@ -128,11 +129,17 @@ class AlbertEncoder(layers.ConfiguredLayer):
         }
 
 
-def prepend_first(positions):
+def prepend_first(positions, input_ids):
     """Returns [B, 1 + P] int32, 0 and positions [B, P]; None for None."""
     if positions is None:
         return None
-    return tf.pad(tf.cast(positions, tf.int32), [[0, 0], [1, 0]])
+    positions = tf.cast(positions, tf.int32)
+    if not positions.shape[:1].is_compatible_with(input_ids.shape[:1]):
+        raise ValueError(
+            f"positions has {positions.shape[0]} rows, input_ids "
+            f"{input_ids.shape[0]}; wanted as many."
+        )
+    return tf.pad(positions, [[0, 0], [1, 0]])
 
 
 class Embeddings(layers.WeightOwner):

@@ -25,6 +25,8 @@ def test_flops_of_all_layers_add_up():
     assert again - two == pytest.approx((two - one) / 3)
     again = flops.count_flops(tiny.CONFIG, B, T, None, remat=True)
     assert again - two_of_all == pytest.approx(2 * (two - one) / 3)
+    nothing = {"num_layers": 0, "remat": True}
+    assert flops.count_flops(tiny.CONFIG, B, T, P, **nothing) == none
 
 
 def test_the_last_layer_needs_all_keys_and_few_queries():

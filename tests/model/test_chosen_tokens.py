@@ -173,3 +173,11 @@ def test_heads_of_the_first_token_compute_no_other(kind):
     # The feed-forward products: of all tokens, then of the first ones.
     assert len(rows) == 2
     assert rows[0] == 3 * 9 and rows[1] <= 3 * 2
+
+
+@pytest.mark.parametrize("constant_kernels", [False, True])
+def test_positions_of_other_rows_are_refused(constant_kernels):
+    encoder = build(NO_DROPOUT)
+    how = execution.Execution(constant_kernels=constant_kernels)
+    with execution.using(how), pytest.raises(ValueError, match="has 1 rows"):
+        encoder(FEATURES["input_ids"], positions=POSITIONS[:1])
