@@ -100,11 +100,7 @@ def export_tagger(folder, model, *, max_seq_length, contents=None):
     `tag_heads.AlbertTagger`. Other arguments, the result and errors are those
     of `export_classifier`.
     """
-
-    def serve(features):
-        return predict(model(features)["logits"], "classes")
-
-    return _export(folder, model, serve, contents, max_seq_length)
+    return _export(folder, model, classify(model), contents, max_seq_length)
 
 
 def export_vectors(folder, model, *, max_seq_length, contents=None):
@@ -125,16 +121,17 @@ def _export(folder, model, serve, contents, max_seq_length, threshold=None):
 
 
 def classify(model, exit_threshold=None):
-    """Returns a function from features to a classifier's outputs."""
+    """Returns a function from features to outputs of a classifier or tagger."""
+    objective = getattr(model, "objective", "classes")  # A tagger has none.
     if exit_threshold is not None:
-        exits.check_threshold(exit_threshold, model.objective)
+        exits.check_threshold(exit_threshold, objective)
 
     def serve(features):
         if not exit_threshold:
-            return predict(model(features)["logits"], model.objective)
+            return predict(model(features)["logits"], objective)
         outputs = exits.predict(model, features, exit_threshold)
         return {
-            **predict(outputs["logits"], model.objective),
+            **predict(outputs["logits"], objective),
             "num_layers": outputs["num_layers"],
         }
 

@@ -5,7 +5,6 @@ texts; V windows; T tokens after padding; C tags.
 """
 
 import math
-from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -44,15 +43,11 @@ def export_text_tagger(
     Raises:
       ValueError: if arguments contradict the model or each other.
     """
-
-    def predict(features):
-        return serving.predict(model(features)["logits"], "classes")
-
     answer, graph = text_serving.build_parts(
-        model, predict, tokenizer, max_seq_length
+        model, serving.classify(model), tokenizer, max_seq_length
     )
-
     divisions = word_operations.build_divisions(tokenizer)
+    size = max_seq_length - 2
 
     @tf.function(input_signature=[text_serving.TEXTS])
     def serve(text):
@@ -66,9 +61,9 @@ def export_text_tagger(
         ids, pieces = word_operations.place_words(
             found, *divided, unk_id=tokenizer.unk_id
         )
-        windows = cut_windows(ids, max_seq_length - 2, doc_stride)
-        features = text_serving.pack(tokenizer, [windows.ids], max_seq_length)
-        window, position = find_best(windows, ids, pieces)
+        windows, counts = cut_windows(ids, size, doc_stride)
+        features = text_serving.pack(tokenizer, [windows], max_seq_length)
+        window, position = find_best(ids, pieces, counts, size, doc_stride)
         # [CLS] is before the window's pieces.
         places = tf.stack([window, position + 1], axis=1)  # [W, 2]
         probabilities = answer(features)["probabilities"]  # [V, T, C]
@@ -96,24 +91,12 @@ def describe(found: word_operations.Words, probabilities, labels) -> dict:
     return {name: values.to_tensor() for name, values in outputs.items()}
 
 
-class Windows(NamedTuple):
-    """Windows of all texts, as `windows.cut_windows` gives them for each.
+def cut_windows(ids, size: int, stride: int) -> tuple:
+    """Cuts texts, ids [B, (P)] int32, as `windows.cut_windows` cuts each.
 
-    Attributes:
-      ids: [V, (pieces)] int32.
-      counts: [B] int32 number of windows of each text.
-      size, stride: maximum number of pieces of a window, and between the
-        starts of two.
+    Returns:
+      [V, (pieces)] int32 windows, and how many each text has, [B] int32.
     """
-
-    ids: tf.RaggedTensor
-    counts: tf.Tensor
-    size: int
-    stride: int
-
-
-def cut_windows(ids, size: int, stride: int) -> Windows:
-    """Cuts texts, ids [B, (P)] int32, into Windows."""
     stride = min(size, stride)
     lengths = tf.cast(ids.row_lengths(), tf.int32)  # [B]
     counts = 1 + tf.maximum(lengths - size + stride - 1, 0) // stride
@@ -122,40 +105,43 @@ def cut_windows(ids, size: int, stride: int) -> Windows:
     ends = tf.minimum(starts + size, lengths[:, tf.newaxis])
     starts, ends = (x + before[:, tf.newaxis] for x in (starts, ends))
     places = tf.ragged.range(starts.flat_values, ends.flat_values)
-    return Windows(tf.gather(ids.flat_values, places), counts, size, stride)
+    return tf.gather(ids.flat_values, places), counts
 
 
-def find_best(windows: Windows, ids, pieces) -> tuple:
+def find_best(ids, pieces, counts, size: int, stride: int) -> tuple:
     """Finds the window with most context, like `windows.find_max_context`.
 
     Args:
-      windows: those of the texts.
       ids: [B, (P)] int32, the pieces of the texts.
       pieces: [W] int32, indices of pieces among those of all texts.
+      counts: from `cut_windows`.
+      size: maximum number of pieces of a window.
+      stride: number of pieces between the starts of two windows.
 
     Returns:
       [W] int32 the window of each of `pieces`, of V, and its position there.
     """
+    stride = min(size, stride)
     rows = tf.gather(ids.value_rowids(), pieces)  # [W]
     splits = tf.cast(ids.row_splits, tf.int32)
     place = pieces - tf.gather(splits, rows)  # In the text.
     length = tf.gather(splits[1:] - splits[:-1], rows)
     # The windows that begin at the piece or before, and may reach it, in order.
-    most = math.ceil(windows.size / windows.stride)
-    number = place[:, tf.newaxis] // windows.stride - tf.range(most)[::-1]
-    start = number * windows.stride  # [W, windows]
-    end = tf.minimum(start + windows.size, length[:, tf.newaxis])
+    most = math.ceil(size / stride)
+    number = place[:, tf.newaxis] // stride - tf.range(most)[::-1]
+    start = number * stride  # [W, windows]
+    end = tf.minimum(start + size, length[:, tf.newaxis])
     place = place[:, tf.newaxis]
     context = tf.minimum(place - start, end - 1 - place)
     score = tf.cast(context, tf.float64) + 0.01 * tf.cast(
         end - start, tf.float64
     )
-    count = tf.gather(windows.counts, rows)[:, tf.newaxis]
+    count = tf.gather(counts, rows)[:, tf.newaxis]
     is_valid = (number >= 0) & (number < count) & (context >= 0)
     score = tf.where(is_valid, score, -math.inf)
     best = tf.argmax(score, axis=1, output_type=tf.int32)[:, tf.newaxis]
     number, start = (
         tf.gather(x, best, batch_dims=1)[:, 0] for x in (number, start)
     )
-    first = tf.gather(tf.cumsum(windows.counts, exclusive=True), rows)
+    first = tf.gather(tf.cumsum(counts, exclusive=True), rows)
     return first + number, place[:, 0] - start

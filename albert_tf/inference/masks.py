@@ -146,21 +146,17 @@ class FillMask:
         )
 
 
-def fill_masks(
-    model, tokenizer, texts, top_k, next_texts=None, max_seq_length=None
-):
+def fill_masks(model, tokenizer, texts, top_k, next_texts, max_seq_length):
     """Predicts the piece at each [MASK].
 
     A text with the next one, if that is not None, has at most `max_seq_length`
-    tokens, or any number for None.
+    tokens.
 
     Returns:
       For each text, for each [MASK] in it, a dict from the `top_k` pieces to
       their probability, the most probable first; and for each text the
       probability that the second segment follows it.
     """
-    if next_texts is None:
-        next_texts = [None] * len(texts)
     firsts = [encode_masked(tokenizer, text) for text in texts]
     seconds = [
         [] if text is None else encode_masked(tokenizer, text)[1:]
@@ -177,7 +173,13 @@ def fill_masks(
         if not positions and next_text is None:
             raise ValueError(f"There is no {MASK} in the text {text!r:.200}.")
     encoded = examples.Examples(*examples.join_pairs(pairs), {})
-    check_lengths(texts, encoded.lengths, max_seq_length)
+    for text, length in zip(texts, encoded.lengths, strict=True):
+        if length > max_seq_length:
+            raise ValueError(
+                f"The text {text!r:.80} has {length} tokens, including [CLS] "
+                f"and [SEP]; the model has {max_seq_length} positions. Shorten "
+                "it."
+            )
     rows = range(len(encoded))
     features = examples.pad_examples(encoded, rows, encoded.lengths.max())
     features = {name: tf.constant(x) for name, x in features.items()}
@@ -198,17 +200,6 @@ def fill_masks(
     ]
     in_order = tf.nn.softmax(outputs["sentence_order_logits"])[:, 0]  # [B]
     return predictions, in_order.numpy().tolist()
-
-
-def check_lengths(texts, lengths, max_seq_length):
-    """Checks that texts of so many tokens are not too long."""
-    for text, length in zip(texts, lengths, strict=True):
-        if max_seq_length and length > max_seq_length:
-            raise ValueError(
-                f"The text {text!r:.80} has {length} tokens, including [CLS] "
-                f"and [SEP]; the model has {max_seq_length} positions. Shorten "
-                "it."
-            )
 
 
 def encode_masked(tokenizer, text):

@@ -227,14 +227,14 @@ def _read(prefix):
         ) from error
 
 
-def _read_tensors(prefix):
+def _read_tensors(prefix, names=None):
     # Not tf.train.load_checkpoint, which searches for the prefix again and
     # cannot find it on some file systems.
     with filesystem.named_plainly(prefix) as plain_prefix:
         reader = tf.compat.v1.train.NewCheckpointReader(plain_prefix)
         return {
             name: reader.get_tensor(name)
-            for name in reader.get_variable_to_shape_map()
+            for name in names or reader.get_variable_to_shape_map()
         }
 
 
@@ -245,12 +245,8 @@ def read_step(prefix: filesystem.Path) -> int:
     """
     if (step := step_of(prefix)) >= 0:
         return step
-    with (
-        contextlib.suppress(*_READ_ERRORS),
-        filesystem.named_plainly(prefix) as plain_prefix,
-    ):
-        reader = tf.compat.v1.train.NewCheckpointReader(plain_prefix)
-        return int(reader.get_tensor(STEP))
+    with contextlib.suppress(*_READ_ERRORS):
+        return int(_read_tensors(prefix, [STEP])[STEP])
     return -1
 
 
@@ -545,18 +541,12 @@ class CheckpointManager:
         trained by Muon, whose only slot is of no use without the other one.
         """
         if any(name.endswith(SLOTS) for name in values):
-            first, second = SLOTS
-            lost = {
-                name.removesuffix(slot)
-                for slot in SLOTS
-                for name in self.variables
-                if name.endswith(slot) and name not in values
-            }
-            zeros = {
-                name: np.zeros(variable.shape, np.float32)
-                for name, variable in self.variables.items()
-                if name.removesuffix(first).removesuffix(second) in lost
-            }
+            zeros: dict = {}
+            for name, variable in self.variables.items():
+                weight, _, slot = name.rpartition("/")
+                if slot in SLOTS and name not in values:
+                    zero = np.zeros(variable.shape, np.float32)
+                    zeros |= {f"{weight}/{x}": zero for x in SLOTS}
             values = {**values, **zeros}
         restore(self.variables, values, prefix)
         self.source = prefix

@@ -15,7 +15,6 @@ import unicodedata
 
 import h5py
 import numpy as np
-import tensorflow as tf
 
 from albert_tf import filesystem
 from albert_tf.model.config import AlbertConfig
@@ -138,8 +137,10 @@ def _read_file(path, places):
         # Checked before reading: a small file may declare an array of any size.
         _check_datasets(datasets, places, path)
         with _opened(local, path) as file:
+            # HDF5 has no bfloat16; it is stored as two bytes.
             arrays = {
-                ours: _read_array(file[place.key], datasets[place.key][1])
+                ours: file[place.key][()]
+                .view(datasets[place.key][1])
                 .astype(np.float32)
                 .reshape(place.ours)
                 for ours, place in places.items()
@@ -178,13 +179,6 @@ def _list_datasets(group, prefix=""):
             kind = item.attrs.get("dtype", item.dtype) if is_own else ""
             datasets[f"{prefix}{name}"] = item.shape, str(kind)
     return datasets
-
-
-def _read_array(dataset, kind):
-    array = dataset[()]
-    # HDF5 has no bfloat16; it is stored as two bytes.
-    is_bfloat16 = kind == "bfloat16"
-    return array.view(tf.bfloat16.as_numpy_dtype) if is_bfloat16 else array
 
 
 def _check_datasets(datasets, places, path):

@@ -45,40 +45,28 @@ OPTIMIZER = (
 )
 # Our name, their name, and the shapes of their variables in order.
 EMBEDDINGS = (
-    ("embeddings/word_embeddings", "reversible_embedding", ["VE"]),
-    ("embeddings/position_embeddings", "position_embedding", ["PE"]),
-    ("embeddings/token_type_embeddings", "embedding", ["SE"]),
-    ("embeddings/LayerNorm", "layer_normalization", ["E", "E"]),
-    ("encoder/embedding_hidden_mapping_in", "dense", ["EH", "H"]),
-    ("pooler/dense", "dense_1", ["HH", "H"]),
+    ("embeddings/word_embeddings", "reversible_embedding", "VE"),
+    ("embeddings/position_embeddings", "position_embedding", "PE"),
+    ("embeddings/token_type_embeddings", "embedding", "SE"),
+    ("embeddings/LayerNorm", "layer_normalization", "E E"),
+    ("encoder/embedding_hidden_mapping_in", "dense", "EH H"),
+    ("pooler/dense", "dense_1", "HH H"),
 )
 ATTENTION = "_self_attention_layer"
 BLOCK = (
-    ("attention_1/self/query", f"{ATTENTION}/query_dense", ["HND", "ND"]),
-    ("attention_1/self/key", f"{ATTENTION}/key_dense", ["HND", "ND"]),
-    ("attention_1/self/value", f"{ATTENTION}/value_dense", ["HND", "ND"]),
-    ("attention_1/output/dense", f"{ATTENTION}/output_dense", ["NDH", "H"]),
-    ("LayerNorm", f"{ATTENTION}_norm", ["H", "H"]),
-    (
-        "ffn_1/intermediate/dense",
-        "_feedforward_intermediate_dense",
-        ["HF", "F"],
-    ),
-    (
-        "ffn_1/intermediate/output/dense",
-        "_feedforward_output_dense",
-        ["FH", "H"],
-    ),
-    ("LayerNorm_1", "_feedforward_layer_norm", ["H", "H"]),
+    ("attention_1/self/query", f"{ATTENTION}/query_dense", "HND ND"),
+    ("attention_1/self/key", f"{ATTENTION}/key_dense", "HND ND"),
+    ("attention_1/self/value", f"{ATTENTION}/value_dense", "HND ND"),
+    ("attention_1/output/dense", f"{ATTENTION}/output_dense", "NDH H"),
+    ("LayerNorm", f"{ATTENTION}_norm", "H H"),
+    ("ffn_1/intermediate/dense", "_feedforward_intermediate_dense", "HF F"),
+    ("ffn_1/intermediate/output/dense", "_feedforward_output_dense", "FH H"),
+    ("LayerNorm_1", "_feedforward_layer_norm", "H H"),
 )
 HEAD = (
-    ("transform/dense", "masked_lm_head/_intermediate_dense", ["HE", "E"]),
-    (
-        "transform/LayerNorm",
-        "masked_lm_head/_intermediate_layer_norm",
-        ["E"] * 2,
-    ),
-    ("output_bias", "masked_lm_head", ["V"]),
+    ("transform/dense", "masked_lm_head/_intermediate_dense", "HE E"),
+    ("transform/LayerNorm", "masked_lm_head/_intermediate_layer_norm", "E E"),
+    ("output_bias", "masked_lm_head", "V"),
 )
 
 
@@ -133,9 +121,10 @@ def _places(rows, config):
     for ours, theirs, shapes in rows:
         is_norm = ours.rsplit("/")[-1].startswith("LayerNorm")
         parts = ["gamma", "beta"] if is_norm else ["kernel", "bias"]
-        if len(shapes) == 1:
+        if " " not in shapes:
             parts = [""]
-        for i, (part, shape) in enumerate(zip(parts, shapes, strict=True)):
+        pairs = zip(parts, shapes.split(), strict=True)
+        for i, (part, shape) in enumerate(pairs):
             places[f"{ours}/{part}".rstrip("/")] = Place(
                 f"layers/{theirs}/vars/{i}",
                 tuple(sizes[letter] for letter in shape),

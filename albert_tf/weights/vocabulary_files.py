@@ -108,7 +108,15 @@ def _count_pieces(described):
 
 def _warn_of_added(folder, path, num_pieces):
     """Returns whether transformers adds tokens to a vocabulary; warns then."""
-    more = _list_added(folder, num_pieces)
+    added: dict[str, int] = {}
+    for name in (ADDED_FILE, tokenizer_json.FILE):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            found = filesystem.read_json(os.path.join(folder, name))
+            if name == tokenizer_json.FILE:
+                tokens = found.get("added_tokens") or []
+                found = {token["content"]: token["id"] for token in tokens}
+            added |= found
+    more = [name for name, i in added.items() if i >= num_pieces]
     if more:
         logging.warning(
             "%s is not used: transformers adds %s to its %d pieces, and finds "
@@ -119,19 +127,6 @@ def _warn_of_added(folder, path, num_pieces):
             num_pieces,
         )
     return bool(more)
-
-
-def _list_added(folder, num_pieces):
-    """Returns tokens that transformers adds to a folder's vocabulary."""
-    added: dict[str, int] = {}
-    for name in (ADDED_FILE, tokenizer_json.FILE):
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            found = filesystem.read_json(os.path.join(folder, name))
-            if name == tokenizer_json.FILE:
-                tokens = found.get("added_tokens") or []
-                found = {token["content"]: token["id"] for token in tokens}
-            added |= found
-    return [name for name, i in added.items() if i >= num_pieces]
 
 
 def read_hf_settings(folder: filesystem.Path, kind: str) -> dict:

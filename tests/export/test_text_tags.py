@@ -37,7 +37,7 @@ NAMES = {
 def test_windows_are_those_of_python(size, stride):
     lengths = [0, 1, size, size + 1, 3 * size + 2, 23]
     ids = tf.RaggedTensor.from_row_lengths(tf.range(sum(lengths)), lengths)
-    cut = text_tags.cut_windows(ids, size, stride)
+    found_ids, counts = text_tags.cut_windows(ids, size, stride)
     wanted_ids, wanted, done = [], {}, 0
     for row, length in zip(ids.to_list(), lengths, strict=True):
         bounds = windows.cut_windows(length, size, stride)
@@ -47,8 +47,10 @@ def test_windows_are_those_of_python(size, stride):
                 wanted[row[start + place]] = len(wanted_ids), place
             wanted_ids.append(row[start:end])
             done += 1
-    assert cut.ids.to_list() == wanted_ids
-    window, position = text_tags.find_best(cut, ids, tf.range(sum(lengths)))
+    assert found_ids.to_list() == wanted_ids
+    window, position = text_tags.find_best(
+        ids, tf.range(sum(lengths)), counts, size, stride
+    )
     found = list(zip(window.numpy(), position.numpy(), strict=True))
     assert found == [wanted[piece] for piece in range(sum(lengths))]
 

@@ -80,7 +80,7 @@ def test_what_follows_a_mask_without_a_space_is_no_word(tmp_path):
 
 def test_each_mask_gets_its_own_predictions_in_order():
     guesses, _ = masks.fill_masks(
-        echo, Letters(), ["a [MASK] b [MASK].", "[MASK] a"], top_k=2
+        echo, Letters(), ["a [MASK] b [MASK].", "[MASK] a"], 2, [None] * 2, 9
     )
     words = [[[*gap] for gap in row] for row in guesses]
     # Positions 2 and 4 of 7 tokens, and 1 of 4.
@@ -93,7 +93,7 @@ def test_each_mask_gets_its_own_predictions_in_order():
 
 def test_a_text_without_a_mask_is_refused():
     with pytest.raises(ValueError, match=r"no \[MASK\] in the text 'a b'"):
-        masks.fill_masks(echo, Letters(), ["a b"], top_k=1)
+        masks.fill_masks(echo, Letters(), ["a b"], 1, [None], 9)
 
 
 def test_characters_without_tokens_may_follow_a_mask():
@@ -169,7 +169,7 @@ def test_an_untrained_sentence_head_is_said(tmp_path, caplog, weight):
 
 def test_a_second_text_is_the_second_segment():
     guesses, in_order = masks.fill_masks(
-        echo, Letters(), ["a b", "a"], 1, next_texts=["b", "b a [MASK]"]
+        echo, Letters(), ["a b", "a"], 1, ["b", "b a [MASK]"], 9
     )
     # Of 6 and 7 tokens, the second text and its [SEP].
     wanted = [1 / (1 + np.exp(-2)), 1 / (1 + np.exp(-4))]

@@ -172,7 +172,7 @@ def test_fill_mask_and_exports_never_predict_padding(folders):
     found = pretrained.read_pretrained(folders / "padded")
     model = pretrained.build_model(heads.AlbertForPreTraining, found)
     (candidates,), _ = masks.fill_masks(
-        model, found.tokenizer, ["w1 [MASK]"], top_k=NUM_PIECES
+        model, found.tokenizer, ["w1 [MASK]"], NUM_PIECES, [None], 9
     )
     assert len(candidates[0]) == NUM_PIECES
     assert model.num_pieces == NUM_PIECES
