@@ -147,7 +147,7 @@ class Predictor:
                 compacts=not distribution.is_tpu(strategy),
             )
         # Copies of the kernels that the traces hold, and the traces.
-        self.traced = None, None
+        self.traced: tuple = None, None
 
     def __call__(
         self,
