@@ -54,8 +54,14 @@ def time_once(function):
 
 def measure(row, num_rounds, num_steps=10):
     """Returns the median seconds of a step and of a measurement."""
-    name, _, num_tokens, num_predictions = row
-    step = training_step.build_step(*row, dtype=layers.POLICIES["bfloat16"])
+    name, batch_size, num_tokens, num_predictions = row
+    step = training_step.build_step(
+        name,
+        batch_size,
+        num_tokens,
+        num_predictions,
+        layers.POLICIES["bfloat16"],
+    )
     measurement = build_gauge(name, num_tokens, num_predictions).measure
     times: dict = {step: [], measurement: []}
     for function in times:
