@@ -552,6 +552,12 @@ def check_outputs(outputs: dict[str, list], inputs: dict[str, list]):
             check_can_be_written(path)
 
 
+def check_ending(flag: str, path: str | None, endings: Sequence[str]) -> None:
+    """Raises ValueError if a flag's file, if any, has none of some endings."""
+    if path and not path.endswith(tuple(endings)):
+        raise ValueError(f"{flag}={path} must end in {', '.join(endings)}.")
+
+
 def check_folders_apart(outputs: dict[str, Path], inputs: dict[str, Path]):
     """Raises ValueError if an output is an input, or one contains the other.
 

@@ -120,6 +120,13 @@ def check(values, show: Callable[[str], str] = str) -> None:
             )
 
 
+class Checked:
+    """Base class of settings that are checked when they are made."""
+
+    def __post_init__(self):
+        check(self)
+
+
 def _is_of(hint, value):
     """Whether a value has the type of a hint.
 

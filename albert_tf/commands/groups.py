@@ -386,11 +386,7 @@ class AnswersFlags(ModelFlags):
             raise ValueError(
                 "Give either --text or --input_file; a text must not be empty."
             )
-        if self.output_file and not self.output_file.endswith(self.ENDINGS):
-            raise ValueError(
-                f"--output_file={self.output_file} must end in "
-                f"{', '.join(self.ENDINGS)}."
-            )
+        filesystem.check_ending("--output_file", self.output_file, self.ENDINGS)
         super().check()
 
 
@@ -403,10 +399,8 @@ class PageFlags(flags.Flags):
 
     def check(self):
         """Raises ValueError if an output file has another ending."""
-        for name, ending in (("output_file", ".html"), ("json_file", ".json")):
-            path = getattr(self, name)
-            if path and not path.endswith(ending):
-                raise ValueError(f"--{name}={path} must end in {ending}.")
+        filesystem.check_ending("--output_file", self.output_file, [".html"])
+        filesystem.check_ending("--json_file", self.json_file, [".json"])
 
 
 def check_has_work(args, *names):

@@ -42,10 +42,7 @@ class ReportFlags(flags.Flags):
                 f"--compare={self.compare} repeats a folder; wanted other runs "
                 f"than --output_dir={self.output_dir}, each once."
             )
-        if self.output_file and not self.output_file.endswith(".html"):
-            raise ValueError(
-                f"--output_file={self.output_file} must end in .html."
-            )
+        filesystem.check_ending("--output_file", self.output_file, [".html"])
 
 
 COMMAND = "albert_tf.reports.report", ReportFlags

@@ -240,26 +240,23 @@ def pad_examples(
     }
 
 
-def cache_key(*parts) -> str:
-    """Returns a hash of JSON-serializable values."""
-    content = json.dumps([FORMAT, *parts]).encode()
-    return hashlib.sha256(content).hexdigest()
-
-
 def cached_examples(
     folder: filesystem.Path | None,
     name: str,
-    key: str,
+    parts: Iterable,
     build: Callable[[], Examples],
 ) -> Examples:
     """Reads examples from the cache, or builds and caches them.
 
-    Logs how many are truncated. `key` is a `cache_key` of everything that
-    determines the examples, `name` the start of the file's name. Nothing is
+    Logs how many are truncated. `parts` are everything that determines the
+    examples, JSON-serializable, `name` the start of the file's name. Nothing is
     cached if `folder` is None.
     """
-    path = os.path.join(folder, f"{name}-{key[:16]}.npz") if folder else None
-    examples = _read_examples(path) if path else None
+    path = examples = None
+    if folder:
+        key = hashlib.sha256(json.dumps([FORMAT, *parts]).encode()).hexdigest()
+        path = os.path.join(folder, f"{name}-{key[:16]}.npz")
+        examples = _read_examples(path)
     if examples is None:
         examples = build()
         if path:

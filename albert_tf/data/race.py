@@ -22,7 +22,7 @@ LETTERS = "ABCDEF"
 # What NFKD makes "_".
 BLANK = "[_\uff3f\ufe33\ufe34\ufe4d-\ufe4f]+"
 MIN_OPTIONS = 2
-_KINDS: dict[type, str] = {str: "a string", list: "a list", dict: "an object"}
+_KINDS = {list: "a list", dict: "an object", int: "a whole number"}
 
 
 class Question(NamedTuple):
@@ -187,8 +187,8 @@ def check_name(name):
 
 def typed(name: str, value, kind: type):
     """Returns a value of the given type; raises TypeError for another."""
-    if not isinstance(value, kind):
-        wanted = _KINDS[kind]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        wanted = _KINDS.get(kind, "a string")
         raise TypeError(f"{name}: found {value!r:.60}, wanted {wanted}")
     return value
 

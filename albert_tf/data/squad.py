@@ -8,7 +8,7 @@ import logging
 from typing import NamedTuple
 
 from albert_tf import filesystem
-from albert_tf.data import tables
+from albert_tf.data import race, tables
 from albert_tf.text import normalization
 
 # Position of an answer that does not occur in its paragraph.
@@ -102,17 +102,10 @@ def read_squad(path: filesystem.Path) -> Squad:
     return Squad(contexts, _place_answers(path, contexts, questions))
 
 
-_WANTED = {list: "a list", int: "a whole number"}
-
-
 def _typed(fields, name, kind=str):
     if not isinstance(fields, dict):
         raise TypeError(f"found {fields!r:.60}, wanted an object with {name}")
-    value = fields[name]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        wanted = _WANTED.get(kind, "a string")
-        raise TypeError(f"{name} is {value!r:.60}, wanted {wanted}")
-    return value
+    return race.typed(name, fields[name], kind)
 
 
 def _read_answers(qa):

@@ -284,17 +284,13 @@ def _encode(task, tokenizer, max_seq_length, cached_dir, path, table, rows):
         )
         return dataclasses.replace(packed, arrays=arrays)
 
-    key = ""
-    if cached_dir:
-        key = examples.cache_key(
-            texts_a,
-            texts_b,
-            {name: values.tolist() for name, values in arrays.items()},
-            tokenizer.settings,
-            max_seq_length,
-        )
-    name = f"{task.name}-{os.path.basename(path)}"
-    encoded = examples.cached_examples(cached_dir, name, key, build)
+    labels = {name: values.tolist() for name, values in arrays.items()}
+    encoded = examples.cached_examples(
+        cached_dir,
+        f"{task.name}-{os.path.basename(path)}",
+        [texts_a, texts_b, labels, tokenizer.settings, max_seq_length],
+        build,
+    )
     texts = [
         (row.text_a,) if row.text_b is None else (row.text_a, row.text_b)
         for row in rows

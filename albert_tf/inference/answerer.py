@@ -1,13 +1,11 @@
 """Answers questions about paragraphs with a fine-tuned model."""
 
-import functools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from albert_tf import filesystem
 from albert_tf.data import answers, squad, text_data, windows
 from albert_tf.inference import fine_tuned, remarks
-from albert_tf.model import span_heads
 from albert_tf.tasks.recipes import (
     BEAM,
     AnswerSettings,
@@ -15,7 +13,6 @@ from albert_tf.tasks.recipes import (
     choose_windows,
     recall_answers,
 )
-from albert_tf.text import coverage
 from albert_tf.weights import pretrained, task_heads
 
 
@@ -44,12 +41,13 @@ class Answerer:
         the lengths leave no room for the paragraph.
 
     Example:
-      >>> from albert_tf import AlbertConfig, build_tokenizer, named_weights
+      >>> from albert_tf import (
+      ...     AlbertConfig, AlbertSpans, build_tokenizer, named_weights)
       >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] who ran the cat".split()
       >>> size = open("vocab.txt", "w").write("\n".join(words))
       >>> config = AlbertConfig(
       ...     vocab_size=9, hidden_size=8, num_attention_heads=2)
-      >>> random = named_weights(span_heads.AlbertSpans(config))
+      >>> random = named_weights(AlbertSpans(config))
       >>> answerer = Answerer(pretrained.Pretrained(
       ...     "random", {n: w.numpy() for n, w in random.items()}, config,
       ...     build_tokenizer(vocab_file="vocab.txt"),
@@ -92,14 +90,12 @@ class Answerer:
             **choose_windows(start.config, **lengths)
         )
         windows.check_settings(self.windows)
-        build: Callable = span_heads.AlbertSpans
-        self._min_length = 1
+        beam = {}
         if self.threshold is not None:
             beam = {n: getattr(self.settings, n) for n in BEAM}
-            build = functools.partial(span_heads.AlbertConditionalSpans, **beam)
-            self._min_length = max(beam.values())
+        self._min_length = max(beam.values(), default=1)
         self._remarks = remarks.Remarks()
-        self._predict = fine_tuned.build_predictor(start, build, compute_dtype)
+        self._predict = fine_tuned.build_predictor(start, compute_dtype, **beam)
         self.model = self._predict.model
 
     def _choose_threshold(self, head, source):
@@ -159,8 +155,7 @@ class Answerer:
             asked, self.tokenizer, self.windows, is_training=False
         )
         self._remarks.say("long", encoded.truncation)
-        unknown = coverage.describe_unknown(encoded.ids, self.tokenizer)
-        self._remarks.say("unknown", unknown)
+        self._remarks.say_unknown(encoded.ids, self.tokenizer)
         outputs = self._predict(
             encoded,
             self.windows.max_seq_length,

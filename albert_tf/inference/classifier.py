@@ -3,16 +3,14 @@
 Shapes: N texts, C labels.
 """
 
-import functools
 from collections.abc import Iterable
 
 from albert_tf import filesystem
 from albert_tf.data import examples, text_data
 from albert_tf.inference import fine_tuned, remarks
 from albert_tf.metrics import classification
-from albert_tf.model import exits, heads
+from albert_tf.model import heads
 from albert_tf.tasks.recipes import Recipe
-from albert_tf.text import coverage
 from albert_tf.weights import pretrained, task_heads
 
 
@@ -79,17 +77,10 @@ class Classifier:
         )
         if exit_threshold is None:
             exit_threshold = head.threshold
-        if exit_threshold is not None:
-            exits.check_threshold(exit_threshold, self.objective)
-        build = functools.partial(
-            heads.AlbertClassifier,
-            num_labels=num_outputs,
-            objective=self.objective,
-        )
         # With 0, no row leaves.
         self._remarks = remarks.Remarks()
         self._predict = fine_tuned.build_predictor(
-            start, build, compute_dtype, exit_threshold or None
+            start, compute_dtype, exit_threshold or None
         )
         self.model = self._predict.model
 
@@ -118,8 +109,7 @@ class Classifier:
             self.max_seq_length,
         )
         self._remarks.say("long", packed.truncation)
-        unknown = coverage.describe_unknown(packed.ids, self.tokenizer)
-        self._remarks.say("unknown", unknown)
+        self._remarks.say_unknown(packed.ids, self.tokenizer)
         self._remarks.say("pairs", self._describe_pairs(rows))
         outputs = self._predict(
             packed, self.max_seq_length, Recipe.tokens_per_batch

@@ -14,7 +14,6 @@ from albert_tf.data import batches, examples, text_data
 from albert_tf.inference import remarks
 from albert_tf.model import modeling, vector_heads
 from albert_tf.tasks.recipes import Recipe
-from albert_tf.text import coverage
 from albert_tf.training import evaluation
 from albert_tf.weights import pretrained, task_heads
 
@@ -122,8 +121,7 @@ class Embedder:
                 f"{self.max_seq_length} tokens.",
             )
         all_ids = list(itertools.chain.from_iterable(ids for ids, _ in rows))
-        unknown = coverage.describe_unknown(all_ids, self.tokenizer)
-        self._remarks.say("unknown", unknown)
+        self._remarks.say_unknown(all_ids, self.tokenizer)
         vectors = self.compute(rows) if rows else []
         if self.pooling != "tokens":
             size = self.model.config.hidden_size

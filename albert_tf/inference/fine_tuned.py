@@ -1,6 +1,7 @@
 """Loads fine-tuned models for the classes that are called with texts."""
 
-from collections.abc import Callable, Collection
+import functools
+from collections.abc import Collection
 
 import tensorflow as tf
 
@@ -38,9 +39,9 @@ def check_head(
 
 def build_predictor(
     start: pretrained.Complete,
-    build: Callable,
     compute_dtype: str,
     exit_threshold: float | None = None,
+    **beam,
 ) -> evaluation.Predictor:
     """Builds a model with the weights of `start` and its predictor.
 
@@ -48,13 +49,14 @@ def build_predictor(
 
     Args:
       start: the model.
-      build: function of a config and keyword `dtype` that returns the model.
       compute_dtype: as for `Recipe`.
       exit_threshold: as for `Predictor`.
+      **beam: as for `task_heads.build_model`.
     """
     strategy = tf.distribute.get_strategy()
     dtype = distribution.choose_compute_dtype(compute_dtype, strategy)
-    model = pretrained.build_model(
-        lambda config: build(config, dtype=layers.POLICIES[dtype]), start
+    build = functools.partial(
+        task_heads.build_model, start, dtype=layers.POLICIES[dtype], **beam
     )
+    model = pretrained.build_model(build, start)
     return evaluation.Predictor(strategy, model, exit_threshold, is_fixed=True)

@@ -13,7 +13,7 @@ from albert_tf import filesystem
 from albert_tf.data import examples, text_data
 from albert_tf.inference import remarks
 from albert_tf.model import heads
-from albert_tf.text import coverage, tokenization
+from albert_tf.text import tokenization
 from albert_tf.training import manifest
 from albert_tf.weights import pretrained
 
@@ -103,8 +103,7 @@ class FillMask:
             self._check_order()
         texts = [x for row in rows for x in (row.text_a, row.text_b) if x]
         ids = [i for x in texts for i in encode_masked(self.tokenizer, x)]
-        unknown = coverage.describe_unknown(ids, self.tokenizer)
-        self._remarks.say("unknown", unknown)
+        self._remarks.say_unknown(ids, self.tokenizer)
         described = []
         for first in range(0, len(rows), BATCH_SIZE):
             some = rows[first : first + BATCH_SIZE]

@@ -2,6 +2,8 @@
 
 import logging
 
+from albert_tf.text import coverage
+
 
 class Remarks:
     """Logs a warning of each kind once.
@@ -20,3 +22,7 @@ class Remarks:
         if text and kind not in self._said:
             logging.warning("%s", text)
             self._said.add(kind)
+
+    def say_unknown(self, ids, tokenizer) -> None:
+        """Logs a warning if many of some ids are those of unknown pieces."""
+        self.say("unknown", coverage.describe_unknown(ids, tokenizer))

@@ -3,7 +3,6 @@
 Shapes: W words of all texts, C tags.
 """
 
-import functools
 from collections.abc import Iterable
 
 import numpy as np
@@ -12,9 +11,7 @@ from albert_tf import filesystem
 from albert_tf.data import tagged, text_data, word_windows
 from albert_tf.inference import fine_tuned, remarks
 from albert_tf.metrics import classification, tagging
-from albert_tf.model import tag_heads
 from albert_tf.tasks.recipes import Recipe, choose_stride
-from albert_tf.text import coverage
 from albert_tf.weights import pretrained, task_heads
 
 
@@ -39,12 +36,13 @@ class Tagger:
       ValueError: if the model has no vocabulary, or another head or none.
 
     Example:
-      >>> from albert_tf import AlbertConfig, build_tokenizer, named_weights
+      >>> from albert_tf import (
+      ...     AlbertConfig, AlbertTagger, build_tokenizer, named_weights)
       >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] ann ran".split()
       >>> size = open("vocab.txt", "w").write("\n".join(words))
       >>> config = AlbertConfig(
       ...     vocab_size=7, hidden_size=8, num_attention_heads=2)
-      >>> random = named_weights(tag_heads.AlbertTagger(config, num_labels=3))
+      >>> random = named_weights(AlbertTagger(config, num_labels=3))
       >>> tagger = Tagger(pretrained.Pretrained(
       ...     "random", {n: w.numpy() for n, w in random.items()}, config,
       ...     build_tokenizer(vocab_file="vocab.txt"),
@@ -74,10 +72,7 @@ class Tagger:
         self.max_seq_length = start.config.choose_length(max_seq_length)
         self.doc_stride = choose_stride(self.max_seq_length, doc_stride)
         word_windows.check_lengths(self.max_seq_length, self.doc_stride)
-        build = functools.partial(
-            tag_heads.AlbertTagger, num_labels=num_outputs
-        )
-        self._predict = fine_tuned.build_predictor(start, build, compute_dtype)
+        self._predict = fine_tuned.build_predictor(start, compute_dtype)
         self.model = self._predict.model
         self._remarks = remarks.Remarks()
 
@@ -101,8 +96,7 @@ class Tagger:
         encoded = word_windows.encode_sentences(
             sentences, self.tokenizer, self.max_seq_length, self.doc_stride
         )
-        unknown = coverage.describe_unknown(encoded.ids, self.tokenizer)
-        self._remarks.say("unknown", unknown)
+        self._remarks.say_unknown(encoded.ids, self.tokenizer)
         rows = iter(())
         if len(encoded):
             outputs = self._predict(

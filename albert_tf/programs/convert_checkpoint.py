@@ -144,10 +144,8 @@ def compute_outputs(model):
 
 def compute_logits(model, ids):
     """Returns the outputs of a fine-tuned `Pretrained` for ids [B, T]."""
-    num_outputs = len(model.values.get("output_bias", ()))
     built = pretrained.build_model(
-        lambda config: task_heads.build_model(model.head, config, num_outputs),
-        model,
+        lambda config: task_heads.build_model(model, config), model
     )
     if model.head.kind == "choices":
         ids = ids[:, tf.newaxis]  # [B, 1, T]

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import logging
 import os
 import shutil
 import tempfile
@@ -12,9 +11,9 @@ import numpy as np
 
 from albert_tf import filesystem, ownership, progress
 from albert_tf.data import tables
+from albert_tf.inference import remarks
 from albert_tf.inference.embedder import Embedder
 from albert_tf.programs import models
-from albert_tf.text import coverage
 
 # Lines are sorted by length within a chunk: larger chunks need more memory,
 # smaller ones more padding.
@@ -24,8 +23,7 @@ BATCHES_PER_CHUNK = 16
 def run(args):
     """Embeds all lines and writes the file."""
     path = args.output_file
-    if not path.endswith((".npz", ".jsonl")):
-        raise ValueError(f"--output_file={path} must end in .npz or .jsonl.")
+    filesystem.check_ending("--output_file", path, [".npz", ".jsonl"])
     if path.endswith(".npz") and filesystem.is_remote(path):
         raise ValueError(
             f"--output_file={path} is remote; wanted .jsonl there, or a local "
@@ -60,7 +58,8 @@ def embed_files(files, args):
         for chunk in split_lines(lines, args.tokens_per_batch):
             rows, num_cut_here = embedder.encode(chunk)
             if not done.amount:
-                warn_of_unknown(rows, embedder.tokenizer)
+                ids = [i for row, _ in rows for i in row]
+                remarks.Remarks().say_unknown(ids, embedder.tokenizer)
             vectors = embedder.compute(rows, done.add)
             add(chunk, rows, vectors, is_by_token)
             num_cut += num_cut_here
@@ -71,13 +70,6 @@ def embed_files(files, args):
         f"Wrote vectors of {done.amount:,} lines to {args.output_file}; "
         f"{num_cut:,} were truncated to {embedder.max_seq_length} tokens."
     )
-
-
-def warn_of_unknown(rows, tokenizer):
-    """Warns if many pieces of some rows are unknown: such texts are alike."""
-    ids = [i for row, _ in rows for i in row]
-    if warning := coverage.describe_unknown(ids, tokenizer):
-        logging.warning(warning)
 
 
 def count_lines(files):

@@ -42,9 +42,7 @@ def read_model(args):
                 path,
                 newest,
             )
-    model = pretrained.read_pretrained(path)
-    changed = models.log_changes(model, models.replace_files(model, args))
-    return pretrained.complete(changed)
+    return pretrained.complete(models.read_checkpoint(args, path))
 
 
 def write_assets(start, folder):

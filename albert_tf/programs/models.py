@@ -25,10 +25,13 @@ def read_pretrained(path, args, keep_slots=False):
     return replace_files(model, args)
 
 
-def read_checkpoint(args):
+def read_checkpoint(args, path=None):
     """Returns the model of --init_checkpoint; logs what a config changed."""
-    model = pretrained.read_pretrained(args.init_checkpoint)
-    return log_changes(model, replace_files(model, args))
+    model = pretrained.read_pretrained(path or args.init_checkpoint)
+    changed = replace_files(model, args)
+    for remark in changed.remarks[len(model.remarks) :]:
+        logging.warning("%s: %s.", model.source, remark)
+    return changed
 
 
 def replace_files(model, args):
@@ -36,13 +39,6 @@ def replace_files(model, args):
     names = [field.name for field in dataclasses.fields(groups.FilesFlags)]
     files = {name: getattr(args, name) for name in names}
     return pretrained.replace_files(model, **files)
-
-
-def log_changes(model, changed):
-    """Logs what differs in a model with another config; returns it."""
-    for remark in changed.remarks[len(model.remarks) :]:
-        logging.warning("%s: %s.", model.source, remark)
-    return changed
 
 
 def split_lines(text):

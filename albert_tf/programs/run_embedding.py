@@ -35,9 +35,7 @@ def read_train(args, tokenizer):
     encoded = examples.cached_examples(
         args.cached_dir,
         os.path.basename(file.path),
-        examples.cache_key(
-            list(file.texts), tokenizer.settings, args.max_seq_length
-        ),
+        [list(file.texts), tokenizer.settings, args.max_seq_length],
         lambda: text_pairs.encode_rows(
             file.texts, tokenizer, args.max_seq_length
         ),

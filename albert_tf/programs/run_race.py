@@ -64,7 +64,7 @@ def read_part(args, part, tokenizer):
     encoded = examples.cached_examples(
         args.cached_dir,
         f"race-{part}",
-        examples.cache_key(questions, tokenizer.settings, lengths),
+        [questions, tokenizer.settings, lengths],
         lambda: race.encode_race(questions, tokenizer, *lengths),
     )
     return Part(questions, encoded)

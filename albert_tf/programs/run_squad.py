@@ -26,13 +26,13 @@ def encode(args, path, questions, tokenizer, *, is_training):
     return examples.cached_examples(
         args.cached_dir,
         os.path.basename(path),
-        examples.cache_key(
+        [
             questions.contexts,
             questions.questions,
             tokenizer.settings,
             window_settings(args),
             is_training,
-        ),
+        ],
         lambda: windows.encode_squad(
             questions,
             tokenizer,

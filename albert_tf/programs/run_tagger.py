@@ -48,7 +48,7 @@ def encode(args, file, tokenizer, labels):
     encoded = examples.cached_examples(
         args.cached_dir,
         os.path.basename(file.path),
-        examples.cache_key(file.sentences, tokenizer.settings, lengths, labels),
+        [file.sentences, tokenizer.settings, lengths, labels],
         lambda: word_windows.encode_sentences(
             file.sentences, tokenizer, *lengths, labels
         ),

@@ -228,11 +228,7 @@ def run(args):
     filesystem.check_outputs(
         {"--output_file": [args.output_file]}, {"--metrics_file": files}
     )
-    if not args.output_file.endswith(ENDINGS):
-        raise ValueError(
-            f"--output_file={args.output_file} must end in one of "
-            f"{', '.join(ENDINGS)}."
-        )
+    filesystem.check_ending("--output_file", args.output_file, ENDINGS)
     names = name_runs(files)
     tokens = parse_tokens(args.tokens_per_step, names)
     runs = dict(zip(names, map(read_series, files), strict=True))

@@ -249,7 +249,7 @@ class PretrainingRecipe(Settings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExitSettings:
+class ExitSettings(settings.Checked):
     """How a classifier answers after fewer layers than it has.
 
     Example:
@@ -280,12 +280,9 @@ class ExitSettings:
         at_most=1,
     )
 
-    def __post_init__(self):
-        settings.check(self)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VectorSettings:
+class VectorSettings(settings.Checked):
     """How vectors of texts are made and trained.
 
     Example:
@@ -300,9 +297,6 @@ class VectorSettings:
     temperature: float = setting(
         0.05, "Temperature of the softmax over cosines.", above=0
     )
-
-    def __post_init__(self):
-        settings.check(self)
 
 
 def choose_part(given: int | None, usual: int, room: int) -> int:
@@ -358,7 +352,7 @@ BEAM = ("start_n_top", "end_n_top")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AnswerSettings:
+class AnswerSettings(settings.Checked):
     """How answers are chosen among the spans that a SQuAD model proposes.
 
     Example:
@@ -394,9 +388,6 @@ class AnswerSettings:
         at_least=-1e9,
         at_most=1e9,
     )
-
-    def __post_init__(self):
-        settings.check(self)
 
 
 def recall_answers(head) -> dict[str, int]:

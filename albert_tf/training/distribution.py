@@ -173,15 +173,6 @@ def choose_compute_dtype(name, strategy):
     return "bfloat16" if multiplies_bfloat16(strategy) else "float32"
 
 
-def describe_compute_dtype(chosen):
-    """Returns a log line about the dtype that "auto" has chosen."""
-    other = {"float32": "bfloat16", "bfloat16": "float32"}[chosen]
-    return (
-        f"Computing in {chosen}, the faster choice for this device "
-        f"(compute_dtype={other} overrides it)."
-    )
-
-
 def multiplies_bfloat16(strategy):
     """Whether all devices of a strategy have instructions for bfloat16."""
     if is_tpu(strategy):

@@ -110,8 +110,10 @@ class Session:
         for remark in self._remarks:
             self.reporter.say(remark)
         if self.compute_dtype != settings.compute_dtype:
+            other = {"float32": "bfloat16"}.get(self.compute_dtype, "float32")
             self.reporter.say(
-                distribution.describe_compute_dtype(self.compute_dtype)
+                f"Computing in {self.compute_dtype}, the faster choice for "
+                f"this device (compute_dtype={other} overrides it)."
             )
 
     def _compare(self, **sections):

@@ -67,7 +67,7 @@ class Schedule(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(settings.Checked):
     """How to train; `tasks.recipes` has those of each kind of training.
 
     The docstring of a field is its help.
@@ -152,9 +152,6 @@ class Settings:
             return CHECKPOINT_STEPS
         tenth = math.ceil(num_train_steps / NUM_EVALUATIONS)
         return min(CHECKPOINT_STEPS, tenth)
-
-    def __post_init__(self):
-        settings.check(self)
 
 
 def scale_to_batch(batch_size: int, num_train_steps: int) -> tuple[float, int]:

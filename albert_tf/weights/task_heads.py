@@ -404,20 +404,24 @@ def reorder_outputs(
     )
 
 
-def build_model(head: TaskHead, config: AlbertConfig, num_outputs: int):
-    """Builds a model with the head and random weights.
+def build_model(model, config: AlbertConfig, **kwargs):
+    """Builds the model of a fine-tuned `Pretrained`, with random weights.
 
-    The head is of any kind except "conditional_spans", whose beam is unknown. A
-    classifier and a tagger have `num_outputs`.
+    `kwargs` are its `dtype` and the beam of "conditional_spans".
     """
+    head = model.head
+    size = len(model.values.get("output_bias", ()))
     if head.kind == "choices":
-        return heads.AlbertMultipleChoice(config)
+        return heads.AlbertMultipleChoice(config, **kwargs)
     if head.kind == "spans":
-        return span_heads.AlbertSpans(config)
+        return span_heads.AlbertSpans(config, **kwargs)
+    if head.kind == "conditional_spans":
+        return span_heads.AlbertConditionalSpans(config, **kwargs)
     if head.kind == VECTORS:
-        return vector_heads.AlbertVectors(config, pooling=head.pooling)
+        kwargs["pooling"] = head.pooling
+        return vector_heads.AlbertVectors(config, **kwargs)
     if head.kind == "tags":
-        return tag_heads.AlbertTagger(config, num_labels=num_outputs)
+        return tag_heads.AlbertTagger(config, num_labels=size, **kwargs)
     return heads.AlbertClassifier(
-        config, num_labels=num_outputs, objective=head.kind
+        config, num_labels=size, objective=head.kind, **kwargs
     )

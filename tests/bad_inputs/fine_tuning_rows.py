@@ -690,7 +690,7 @@ ROWS = [
     squad(
         "a context that is a number",
         "",
-        "paragraph 2 of article 1: context is 7, wanted a string",
+        "paragraph 2 of article 1: context: found 7, wanted a string",
         edit_paragraph(lambda p: p.update(context=7)),
     ),
     squad(

@@ -157,23 +157,23 @@ BROKEN = {
         document(question="\ud83d"),
         "contains an unpaired surrogate",
     ),
-    "articles by name": ({"data": {"a": {}}}, "data is .*, wanted a list"),
+    "articles by name": ({"data": {"a": {}}}, "data: found .*, wanted a list"),
     "text for an article": (
         {"data": ["a"]},
         "article 1: found 'a', wanted an object",
     ),
     "null for paragraphs": (
         {"data": [{"paragraphs": None}]},
-        "article 1: paragraphs is None, wanted a list",
+        "article 1: paragraphs: found None, wanted a list",
     ),
     "one answer outside a list": (
         document(answers={"text": "cat", "answer_start": 17}),
-        "question q1: answers is .*, wanted a list",
+        "question q1: answers: found .*, wanted a list",
     ),
     **{
         f"{question_id} for an id": (
             document(id=question_id),
-            "paragraph 1 of article 1: id is .*, wanted a string",
+            "paragraph 1 of article 1: id: found .*, wanted a string",
         )
         for question_id in (None, True, 4.5, ["q1"])
     },
@@ -194,7 +194,7 @@ BROKEN = {
     **{
         f"{start} for an answer_start": (
             document(answers=[{"text": "cat", "answer_start": start}]),
-            "question q1: answer_start is .*, wanted a whole number",
+            "question q1: answer_start: found .*, wanted a whole number",
         )
         for start in (None, "4", 4.5, True, float("inf"), float("nan"))
     },

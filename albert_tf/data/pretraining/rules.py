@@ -21,7 +21,7 @@ MAX_DUPE_FACTOR = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SequenceRule:
+class SequenceRule(settings.Checked):
     """How sequences are built.
 
     Sentence label 1 means that the segments are swapped (sop), or that the
@@ -50,9 +50,6 @@ class SequenceRule:
         at_least=0,
         at_most=1,
     )
-
-    def __post_init__(self):
-        settings.check(self)
 
     @property
     def max_tokens(self) -> int:
@@ -89,7 +86,7 @@ class Masks:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MaskingRule(Masks):
+class MaskingRule(Masks, settings.Checked):
     """Settings of masking.
 
     Raises:
@@ -99,9 +96,6 @@ class MaskingRule(Masks):
     max_predictions: int = setting(
         20, "Maximum number of masked tokens per sequence.", at_least=1
     )
-
-    def __post_init__(self):
-        settings.check(self)
 
     @property
     def num_predictions(self) -> int:
