@@ -17,8 +17,8 @@ from albert_tf.data.table_tasks import TableTask
 from albert_tf.export import serving
 from albert_tf.metrics import classification, exits
 from albert_tf.model import heads
-from albert_tf.tasks.finetuning import FineTuning, Task
-from albert_tf.tasks.recipes import ExitSettings, Recipe
+from albert_tf.tasks.finetuning import DROPOUT, FineTuning, Task
+from albert_tf.tasks.recipes import ExitSettings
 from albert_tf.training import manifest
 from albert_tf.weights.task_heads import EXIT_THRESHOLD, TaskHead
 
@@ -69,7 +69,12 @@ class Classification(Task):
                 "after fewer layers (exit_loss, exit_threshold) are given for "
                 "'classes' alone."
             )
-        self.head = self._build_head()
+        self.head: TaskHead = TaskHead(
+            task.objective,
+            task.labels,
+            lengths={"max_seq_length": max_seq_length},
+            has_pairs=self.has_pairs,
+        )
         self.train = data.train.examples if data.train else None
         self.num_train = len(self.train or ())
         self.class_weights: list[float] | None = None
@@ -191,9 +196,7 @@ class Classification(Task):
             said.append(f"Their weights: {', '.join(listed[:MAX_LISTED])}.")
         return said
 
-    def build_model(
-        self, config, dropout=Recipe.classifier_dropout, dtype="float32"
-    ):
+    def build_model(self, config, dropout=DROPOUT, dtype="float32"):
         return heads.AlbertClassifier(
             config,
             num_labels=len(self.task.labels or [""]),
@@ -418,29 +421,18 @@ class Classification(Task):
             **kwargs,
         )
 
-    def _build_head(self, exit_threshold=None):
-        lengths = {"max_seq_length": self.max_seq_length}
-        task = self.task
-        return TaskHead(
-            task.objective,
-            task.labels,
-            exit_threshold,
-            lengths,
-            has_pairs=self.has_pairs,
-        )
-
     def _export(self, write, tuning, folder, **kwargs):
         """Exports a SavedModel that answers as `predict` does."""
         exit_threshold = self.choose_exit(tuning)
-        with self.exporting(self._build_head(exit_threshold)):
-            return tuning.export(
-                write,
-                folder,
-                labels=self.task.labels,
-                threshold=self.threshold,
-                exit_threshold=exit_threshold,
-                **kwargs,
-            )
+        return tuning.export(
+            write,
+            folder,
+            dataclasses.replace(self.head, threshold=exit_threshold),
+            labels=self.task.labels,
+            threshold=self.threshold,
+            exit_threshold=exit_threshold,
+            **kwargs,
+        )
 
     @property
     def has_pairs(self) -> bool:

@@ -4,15 +4,12 @@ A `Task` defines the data, model and scores; a `Recipe` holds the
 hyperparameters. `FineTuning` runs both, in a notebook as in the programs.
 """
 
-import contextlib
 import dataclasses
 import math
 import os
 import tempfile
-from collections.abc import Iterator
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf import filesystem
 from albert_tf.data import batches, submissions
@@ -39,6 +36,9 @@ from albert_tf.weights import (
     task_heads,
     vocabulary_files,
 )
+
+# Dropout rate before a task's output layer, unless a recipe has another.
+DROPOUT = Recipe.classifier_dropout
 
 
 class Task:
@@ -85,9 +85,7 @@ class Task:
     def made_of(self) -> dict:
         raise NotImplementedError
 
-    def build_model(
-        self, config, dropout=Recipe.classifier_dropout, dtype="float32"
-    ):
+    def build_model(self, config, dropout=DROPOUT, dtype="float32"):
         """Returns the task's model.
 
         Args:
@@ -140,15 +138,6 @@ class Task:
     def write_predictions(self, tuning) -> dict:
         """Writes predictions; returns scores if the labels are known."""
         raise NotImplementedError
-
-    @contextlib.contextmanager
-    def exporting(self, head: task_heads.TaskHead) -> Iterator[None]:
-        """Context manager: exports describe this head beside the model."""
-        trained, self.head = self.head, head
-        try:
-            yield
-        finally:
-            self.head = trained
 
     def export(self, tuning, folder, **kwargs) -> str:
         """Exports the current model as a SavedModel; returns its folder.
@@ -236,9 +225,7 @@ class FineTuning:
         self.start = start
         self.flags = flags or {}
         self._check_start()
-        self.session = self._build_session(
-            strategy or tf.distribute.get_strategy()
-        )
+        self.session = self._build_session(strategy)
         # After the session, which records what the weights were.
         if start.values:
             adapted = pretrained.adapt(start, self.config)
@@ -273,13 +260,8 @@ class FineTuning:
 
         If `step` is None, those in the folder are of a dropped checkpoint.
         """
-        path, exits_path = (
-            os.path.join(self.folder, name)
-            for name in (
-                submissions.DEV_PREDICTIONS_FILE,
-                submissions.EXITS_FILE,
-            )
-        )
+        path = os.path.join(self.folder, submissions.DEV_PREDICTIONS_FILE)
+        exits_path = os.path.join(self.folder, submissions.EXITS_FILE)
         for old in (path, exits_path):
             if filesystem.exists(old):
                 filesystem.remove(old)
@@ -442,10 +424,8 @@ class FineTuning:
                 f"The task {self.task.name} has no training data, or its "
                 "num_train is 0."
             )
-        num_steps, batch_size = (
-            self.session.num_train_steps,
-            recipe.train_batch_size,
-        )
+        num_steps = self.session.num_train_steps
+        batch_size = recipe.train_batch_size
         batches.check_plan(len(examples), batch_size, num_steps)
         self._check_frozen()
         if self._new_head:
@@ -558,11 +538,12 @@ class FineTuning:
             f"Seed {self.recipe.random_seed}."
         )
 
-    def list_assets(self, folder=None) -> dict:
+    def list_assets(self, folder=None, head=None) -> dict:
         """Returns config, vocabulary and head by file name.
 
         Args:
           folder: as for `task_heads.describe_head`.
+          head: the head to describe; None for the task's.
         """
         tokenizer = self.start.tokenizer
         files = {
@@ -570,12 +551,12 @@ class FineTuning:
             tokenization.SETTINGS_FILE: tokenizer.settings,
             vocabulary_files.choose_name(tokenizer.settings): tokenizer.content,
         }
-        if head := self.task.head:
+        if head := head or self.task.head:
             files[task_heads.HEAD_FILE] = task_heads.describe_head(head, folder)
         return files
 
     def export(
-        self, write, folder, *, labels=None, is_compact=False, **kwargs
+        self, write, folder, head=None, labels=None, is_compact=False, **kwargs
     ) -> str:
         """Exports the current model as a SavedModel.
 
@@ -585,6 +566,7 @@ class FineTuning:
         Args:
           write: function of `export.serving` or `export.text_serving`.
           folder: parent folder of the SavedModel's versions.
+          head: as for `list_assets`.
           labels: as for `saved_models.Contents`.
           is_compact: as for `saved_models.Contents`.
           **kwargs: task-specific arguments of `write`.
@@ -600,13 +582,14 @@ class FineTuning:
         is_auto = self.recipe.compute_dtype == "auto"
         if is_auto and self.session.compute_dtype != "float32":
             model = self._build_float32()
+        files = self.list_assets(head=head)
         with tempfile.TemporaryDirectory() as temporary:
             return write(
                 folder,
                 model,
                 max_seq_length=self.task.max_seq_length,
                 contents=saved_models.Contents(
-                    assets=session.write_files(temporary, self.list_assets()),
+                    assets=session.write_files(temporary, files),
                     labels=labels,
                     is_compact=is_compact,
                 ),

@@ -3,7 +3,6 @@
 `Pretraining` does so in a notebook as in the program.
 """
 
-import dataclasses
 import functools
 import logging
 import math
@@ -532,23 +531,13 @@ class Pretraining:
 
     def _build_gauge(self):
         """Returns a `plateau.Gauge`, on held-out records if there are any."""
-        measured, strategy = (
-            self.held_out or self.records,
-            self.session.strategy,
-        )
+        measured = self.held_out or self.records
+        strategy = self.session.strategy
         # Of one replica: each computes few tokens at a time.
         num_sequences = max(1, plateau.TOKENS_AT_A_TIME // measured.num_tokens)
         num_tokens = num_sequences * measured.num_tokens
         batches = measured.read_pass(
             num_sequences * strategy.num_replicas_in_sync
-        )
-        # A resumed run began as it is recorded, not as it is told now.
-        made_of = self.session.manifest.stored["made_of"]
-        recipe = dataclasses.replace(
-            self.recipe,
-            initialization=made_of.get(
-                "initialization", self.recipe.initialization
-            ),
         )
         return plateau.Gauge(
             strategy,
@@ -557,15 +546,15 @@ class Pretraining:
             self._piece_counts,
             list_remedies(
                 self.config,
-                recipe,
+                self.recipe,
                 self.records,
                 self.sentence_weight,
-                is_initialized="sha256" in made_of.get("begins_from", {}),
+                self.session.manifest.stored["made_of"],
             ),
         )
 
 
-def list_remedies(config, recipe, records, sentence_weight, is_initialized):
+def list_remedies(config, recipe, records, sentence_weight, made_of):
     """Returns what left the plateau earlier and a run does not do.
 
     In the order of "What helps besides" in docs/plateau.md.
@@ -575,8 +564,11 @@ def list_remedies(config, recipe, records, sentence_weight, is_initialized):
       recipe: the PretrainingRecipe.
       records: the `opening.PretrainingRecords` to train on.
       sentence_weight: factor of the sentence loss.
-      is_initialized: whether training starts from the weights of a model.
+      made_of: as in the manifest: a resumed run began as it is recorded, not
+        as the recipe tells it now.
     """
+    is_initialized = "sha256" in made_of.get("begins_from", {})
+    values = made_of.get("initialization", recipe.initialization)
     masks = records.mask_settings
     num_rounds = 1 + masks.get("do_permutation", False)
     num_masked = records.num_predictions // num_rounds
@@ -585,7 +577,7 @@ def list_remedies(config, recipe, records, sentence_weight, is_initialized):
     initializer_range = 0.8 / math.sqrt(config.hidden_size)
     remedies = {
         "initialization=neighbors": (
-            not is_initialized and recipe.initialization == "release"
+            not is_initialized and values == "release"
         ),
         "records of short sequences (max_seq_length=64)": (
             records.num_tokens > 64

@@ -16,8 +16,7 @@ from albert_tf.data import race, submissions
 from albert_tf.data.examples import Examples
 from albert_tf.metrics import classification
 from albert_tf.model import heads
-from albert_tf.tasks.finetuning import Task
-from albert_tf.tasks.recipes import Recipe
+from albert_tf.tasks.finetuning import DROPOUT, Task
 from albert_tf.training import manifest
 from albert_tf.weights.task_heads import TaskHead
 
@@ -88,9 +87,7 @@ class MultipleChoice(Task):
             },
         }
 
-    def build_model(
-        self, config, dropout=Recipe.classifier_dropout, dtype="float32"
-    ):
+    def build_model(self, config, dropout=DROPOUT, dtype="float32"):
         return heads.AlbertMultipleChoice(
             config, dropout_prob=dropout, dtype=dtype
         )

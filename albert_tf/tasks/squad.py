@@ -1,5 +1,6 @@
 """Questions about paragraphs: SQuAD 1.1, 2.0, or data in their format."""
 
+import dataclasses
 import functools
 import os
 import string
@@ -17,8 +18,8 @@ from albert_tf.export import serving
 from albert_tf.metrics import classification
 from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
-from albert_tf.tasks.finetuning import Task
-from albert_tf.tasks.recipes import BEAM, AnswerSettings, Recipe
+from albert_tf.tasks.finetuning import DROPOUT, Task
+from albert_tf.tasks.recipes import BEAM, AnswerSettings
 from albert_tf.text import normalization
 from albert_tf.training import manifest
 from albert_tf.weights import task_heads
@@ -79,11 +80,15 @@ class Answering(Task):
         self.encoded = encoded
         self.settings = settings or AnswerSettings()
         self.threshold = self.settings.null_score_diff_threshold
+        self.beam: dict[str, int] = {}
         if version == "v2":
-            self.min_seq_length = max(
-                self.settings.start_n_top, self.settings.end_n_top
-            )
-        self.head = self._build_head()
+            self.beam = {name: getattr(self.settings, name) for name in BEAM}
+            self.min_seq_length = max(self.beam.values())
+        recalled = {"max_answer_length": self.settings.max_answer_length}
+        self.head: TaskHead = TaskHead(
+            "spans" if version == "v1" else "conditional_spans",
+            lengths=windows._asdict() | recalled | self.beam,
+        )
         self.is_predicted = asked is not None
         self.is_scored = self.is_predicted and self.asked.has_answers
         self.gold: dict[str, list[str]] = {}
@@ -117,24 +122,14 @@ class Answering(Task):
         }
         if self.version == "v2" and self.is_scored and self.train is not None:
             # The best checkpoint is chosen by these scores.
-            made_of["scored_answers"] = {
-                "start_n_top": self.settings.start_n_top,
-                "end_n_top": self.settings.end_n_top,
-                THRESHOLD: self.threshold,
-            }
+            made_of["scored_answers"] = self.beam | {THRESHOLD: self.threshold}
         return made_of
 
-    def build_model(
-        self, config, dropout=Recipe.classifier_dropout, dtype="float32"
-    ):
+    def build_model(self, config, dropout=DROPOUT, dtype="float32"):
         if self.version == "v1":
             return span_heads.AlbertSpans(config, dtype=dtype)
         return span_heads.AlbertConditionalSpans(
-            config,
-            start_n_top=self.settings.start_n_top,
-            end_n_top=self.settings.end_n_top,
-            dropout_prob=dropout,
-            dtype=dtype,
+            config, **self.beam, dropout_prob=dropout, dtype=dtype
         )
 
     def _score_predictions(self, predictions: dict[str, str]) -> dict:
@@ -305,20 +300,13 @@ class Answering(Task):
             **kwargs,
         )
 
-    def _build_head(self, threshold=None):
-        kind = "spans" if self.version == "v1" else "conditional_spans"
-        names = ["max_answer_length", *(BEAM if self.version == "v2" else ())]
-        recalled = {name: getattr(self.settings, name) for name in names}
-        lengths = self.windows._asdict() | recalled
-        return TaskHead(kind, threshold=threshold, lengths=lengths)
-
     def _export(self, write, tuning, folder, **kwargs):
         """Exports a SavedModel with the threshold that scored the model."""
         threshold = None
         if self.version == "v2":
             threshold = self.choose_threshold(tuning)
-        with self.exporting(self._build_head(threshold)):
-            return tuning.export(write, folder, threshold=threshold, **kwargs)
+        head = dataclasses.replace(self.head, threshold=threshold)
+        return tuning.export(write, folder, head, threshold=threshold, **kwargs)
 
 
 def divide(text: str) -> str:

@@ -17,8 +17,7 @@ from albert_tf.export import serving
 from albert_tf.metrics import classification, tagging
 from albert_tf.model import tag_heads
 from albert_tf.tasks.classification import describe_labels
-from albert_tf.tasks.finetuning import Task
-from albert_tf.tasks.recipes import Recipe
+from albert_tf.tasks.finetuning import DROPOUT, Task
 from albert_tf.training import manifest
 from albert_tf.weights.task_heads import TaskHead
 
@@ -111,9 +110,7 @@ class Tagging(Task):
             *describe_labels([*occurring], [*occurring.values()]),
         ]
 
-    def build_model(
-        self, config, dropout=Recipe.classifier_dropout, dtype="float32"
-    ):
+    def build_model(self, config, dropout=DROPOUT, dtype="float32"):
         return tag_heads.AlbertTagger(
             config,
             num_labels=len(self.labels),

@@ -15,8 +15,8 @@ from albert_tf.data.examples import Examples
 from albert_tf.export import serving
 from albert_tf.metrics import vectors
 from albert_tf.model import vector_heads
-from albert_tf.tasks.finetuning import Task
-from albert_tf.tasks.recipes import Recipe, VectorSettings
+from albert_tf.tasks.finetuning import DROPOUT, Task
+from albert_tf.tasks.recipes import VectorSettings
 from albert_tf.training import manifest
 from albert_tf.weights.task_heads import VECTORS, TaskHead
 
@@ -119,9 +119,7 @@ class Vectors(Task):
             made_of["loss"] = {"temperature": self.settings.temperature}
         return made_of
 
-    def build_model(
-        self, config, dropout=Recipe.classifier_dropout, dtype="float32"
-    ):
+    def build_model(self, config, dropout=DROPOUT, dtype="float32"):
         del dropout  # There is no output layer.
         return vector_heads.AlbertVectors(
             config,

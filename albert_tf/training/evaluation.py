@@ -149,15 +149,7 @@ class Predictor:
         # Copies of the kernels that the traces hold, and the traces.
         self.traced: tuple = None, None
 
-    def __call__(
-        self,
-        examples,
-        max_length,
-        tokens_per_batch,
-        *,
-        batch_size=None,
-        min_length=1,
-    ):
+    def __call__(self, examples, max_length, tokens_per_batch, **kwargs):
         """Returns the outputs for N examples, in order: name -> [N, ...].
 
         The arguments are those of `batches.plan_pass`.
@@ -166,8 +158,7 @@ class Predictor:
             examples,
             max_length,
             tokens_per_batch,
-            batch_size=batch_size,
-            min_length=min_length,
+            **kwargs,
             num_replicas=self.strategy.num_replicas_in_sync,
             is_static=distribution.is_tpu(self.strategy),
         )
@@ -218,13 +209,9 @@ def predict(strategy, predict_function, datasets, num_examples):
         function = predict_function.trace(key, dataset.element_spec)
         for features in dataset:
             outputs = function(features)
-            parts.append(
-                {
-                    name: _join_replicas(strategy, value)
-                    for name, value in outputs.items()
-                }
-            )
-            done.add(len(parts[-1]["example_index"]))
+            part = {n: _join_replicas(strategy, x) for n, x in outputs.items()}
+            parts.append(part)
+            done.add(len(part["example_index"]))
     done.clear()
     counts = np.zeros(num_examples + 1, np.int64)
     for part in parts:

@@ -92,25 +92,6 @@ class Stops(NamedTuple):
         return step % self.save_every == 0 or step == self.last
 
 
-class Pace:
-    """Chooses the number of steps per compiled call of a target duration."""
-
-    def __init__(self, iterations_per_loop, seconds_per_call):
-        self.limit = iterations_per_loop
-        self.seconds_per_call = seconds_per_call
-        self.num_steps = 1
-
-    def choose(self, remaining):
-        """Returns the number of steps of the next call."""
-        return max(1, min(self.num_steps, self.limit, remaining))
-
-    def note(self, num_steps, seconds):
-        """Adapts to the duration of a completed call."""
-        if seconds > 0:
-            fitting = int(self.seconds_per_call * num_steps / seconds)
-            self.num_steps = max(1, min(fitting, 2 * self.num_steps + 1))
-
-
 class Steps:
     """Runs training steps on datasets in turns, several per compiled call."""
 
@@ -122,13 +103,18 @@ class Steps:
             )
         )
         self.turns, self.workers = turns, session.workers
-        self.pace = Pace(
-            session.settings.iterations_per_loop,
-            TPU_SECONDS_PER_CALL
-            if distribution.is_tpu(strategy)
-            else SECONDS_PER_CALL,
-        )
+        self.seconds_per_call = SECONDS_PER_CALL
+        if distribution.is_tpu(strategy):
+            self.seconds_per_call = TPU_SECONDS_PER_CALL
+        self.max_steps = session.settings.iterations_per_loop
+        self.num_fitting = 1  # Steps that a call has time for.
         self.done = 0
+
+    def note(self, num_steps, seconds):
+        """Adapts the number of steps per call to the duration of one."""
+        if seconds > 0:
+            fitting = int(self.seconds_per_call * num_steps / seconds)
+            self.num_fitting = max(1, min(fitting, 2 * self.num_fitting + 1))
 
     def run(self, limit):
         """Runs up to `limit` steps in one call.
@@ -139,15 +125,15 @@ class Steps:
         """
         self.workers.check_signals()
         key, iterator, num_alike, is_new = self.turns.at(self.done)
-        limit = min(limit, num_alike)
-        num_steps = 1 if is_new else self.pace.choose(limit)
+        limit = min(limit, num_alike, self.max_steps)
+        num_steps = 1 if is_new else min(limit, self.num_fitting)
         num_steps = self.workers.share(num_steps)
         start = time.monotonic()
         args = iterator, tf.constant(num_steps)
         sums, norms, rate = self.train_steps.trace(key, *args)(*args)
         sums, norms = sums.numpy(), norms.numpy()
         if not is_new:
-            self.pace.note(num_steps, time.monotonic() - start)
+            self.note(num_steps, time.monotonic() - start)
         self.done += num_steps
         state = {
             "gradient_norm": float(norms[-1]),
@@ -190,12 +176,8 @@ def train(
         settings.log_every_steps,
         settings.find_interval(session.num_train_steps, evaluator is not None),
     )
-    reporter.start(
-        step,
-        stops.last,
-        settings.train_batch_size,
-        session.strategy.num_replicas_in_sync,
-    )
+    num_replicas = session.strategy.num_replicas_in_sync
+    reporter.start(step, stops.last, settings.train_batch_size, num_replicas)
     guard.resume(reporter.read("train"))
     window = np.zeros([len(replicas.ratio_names(model)), 2])
     with session.workers.acting_together(), keeping_interrupted(session, stops):

@@ -49,13 +49,8 @@ class Training:
     @property
     def peak(self) -> int:
         """The larger of the beginning and the end of the backward pass."""
-        beginning = self.activations + self.working
-        return (
-            self.weights
-            + self.slots
-            + self.casts
-            + max(beginning, self.gradients)
-        )
+        largest = max(self.activations + self.working, self.gradients)
+        return self.weights + self.slots + self.casts + largest
 
 
 def estimate_training(

@@ -25,12 +25,8 @@ def ratio_names(model):
 
 def stack_ratios(model, ratios):
     """Returns totals and weights as one tensor, [ratios, 2] float32."""
-    return tf.stack(
-        [
-            tf.stack([ratios[name].total, ratios[name].weight])
-            for name in ratio_names(model)
-        ]
-    )
+    rows = [ratios[name] for name in ratio_names(model)]
+    return tf.stack([tf.stack([row.total, row.weight]) for row in rows])
 
 
 def results(model, sums):
@@ -44,13 +40,8 @@ def results(model, sums):
       Dict from name to float, with the weighted sum of losses as "loss".
     """
     sums = np.asarray(sums, np.float64)
-    values = dict(
-        zip(
-            ratio_names(model),
-            (sums[:, 0] / np.maximum(sums[:, 1], 1e-12)).tolist(),
-            strict=True,
-        )
-    )
+    means = (sums[:, 0] / np.maximum(sums[:, 1], 1e-12)).tolist()
+    values = dict(zip(ratio_names(model), means, strict=True))
     loss = sum(s * values[name] for name, s in model.loss_scales.items())
     return {"loss": loss, **values}
 
@@ -236,9 +227,7 @@ def add_parts(compute, model, weights, num_parts):
         parallel_iterations=1,
         maximum_iterations=num_parts,
     )
-    return sums, {
-        name: totals[name] for name in totals if name in with_gradient
-    }
+    return sums, {n: x for n, x in totals.items() if n in with_gradient}
 
 
 def differentiate_vectors(model, weights, features, seed, num_parts):

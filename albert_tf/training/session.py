@@ -110,7 +110,7 @@ class Session:
         for remark in self._remarks:
             self.reporter.say(remark)
         if self.compute_dtype != settings.compute_dtype:
-            other = {"float32": "bfloat16"}.get(self.compute_dtype, "float32")
+            (other,) = layers.POLICIES.keys() - {self.compute_dtype}
             self.reporter.say(
                 f"Computing in {self.compute_dtype}, the faster choice for "
                 f"this device (compute_dtype={other} overrides it)."

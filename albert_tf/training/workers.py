@@ -293,12 +293,8 @@ class Workers:
         """Returns the sums of numbers or arrays over all workers."""
         if self.count == 1:
             return values
-        tensors = [
-            tf.constant(value, tf.int64)
-            if isinstance(value, int)
-            else tf.convert_to_tensor(value)
-            for value in values
-        ]
+        # In NumPy, an int has 64 bits.
+        tensors = [tf.convert_to_tensor(np.asarray(value)) for value in values]
         return [value.numpy() for value in self._add_tensors(*tensors)]
 
     @functools.cached_property

@@ -191,7 +191,7 @@ def test_advice_names_what_is_left_to_do(train):
     narrow = dataclasses.replace(
         CONFIG, hidden_size=256, num_attention_heads=4, initializer_range=0.02
     )
-    found = pretraining.list_remedies(narrow, recipe, opened, 1.0, False)
+    found = pretraining.list_remedies(narrow, recipe, opened, 1.0, {})
     # In the order of the table "What helps besides" in docs/plateau.md.
     wanted = [
         "initialization=neighbors",
@@ -205,8 +205,9 @@ def test_advice_names_what_is_left_to_do(train):
     assert all(map(operator.contains, found, wanted))
     sidecar = {"flags": {"masked_lm_prob": 0.4, "ngram": 1}}
     better = dataclasses.replace(opened, sidecar=opened.sidecar | sidecar)
+    begun = {"begins_from": {"sha256": "0"}}
     # As many as the records have room for.
-    found = pretraining.list_remedies(narrow, recipe, better, 0.0, True)
+    found = pretraining.list_remedies(narrow, recipe, better, 0.0, begun)
     assert "40%" in found[0]
     size = ((opened.num_tokens,), "int64")
     better.features["masked_lm_ids"] = size
@@ -214,11 +215,11 @@ def test_advice_names_what_is_left_to_do(train):
         narrow, hidden_size=768, num_attention_heads=12
     )  # As the release has it.
     recipe = PretrainingRecipe(train_batch_size=64, initialization="neighbors")
-    found = pretraining.list_remedies(base, recipe, better, 0.0, False)
+    found = pretraining.list_remedies(base, recipe, better, 0.0, {})
     assert found == ["beta_2=0.98", "more steps"]
     # Weights that there are already were initialized before.
     recipe = PretrainingRecipe(train_batch_size=64)
-    found = pretraining.list_remedies(narrow, recipe, better, 0.0, True)
+    found = pretraining.list_remedies(narrow, recipe, better, 0.0, begun)
     assert found == ["beta_2=0.98", "more steps"]
 
 

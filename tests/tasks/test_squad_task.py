@@ -155,7 +155,7 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path, capsys):
                 source="/start/model.ckpt-best", head=head
             ),
             reporter=types.SimpleNamespace(say=print),
-            export=lambda write, folder, threshold: threshold,
+            export=lambda write, folder, head, threshold: threshold,
         )
         return task.export(tuning, "somewhere")
 
