@@ -555,7 +555,7 @@ def check_outputs(outputs: dict[str, list], inputs: dict[str, list]):
 def check_ending(flag: str, path: str | None, endings: Sequence[str]) -> None:
     """Raises ValueError if a flag's file, if any, has none of some endings."""
     if path and not path.endswith(tuple(endings)):
-        raise ValueError(f"{flag}={path} must end in {', '.join(endings)}.")
+        raise ValueError(f"{flag}={path} must end in {' or '.join(endings)}.")
 
 
 def check_folders_apart(outputs: dict[str, Path], inputs: dict[str, Path]):

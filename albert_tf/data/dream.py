@@ -59,7 +59,7 @@ def _read_file(path):
             race.check_name(name)
             texts = [row["question"] for row in asked]
             options = [
-                race.typed("choice", row["choice"], list) for row in asked
+                tables.typed("choice", row["choice"], list) for row in asked
             ]
             letters = [
                 _letter_of(row.get("answer"), row["choice"]) for row in asked
@@ -75,13 +75,13 @@ def _read_file(path):
 
 def _split(passage):
     """Returns turns, questions and id of a passage; TypeError for others."""
-    if len(race.typed("the passage", passage, list)) != 3:
+    if len(tables.typed("the passage", passage, list)) != 3:
         raise TypeError(f"the passage: found {len(passage)} parts")
     turns, asked, name = passage
-    for turn in race.typed("the turns", turns, list):
-        race.typed("a turn", turn, str)
-    for row in race.typed("the questions", asked, list):
-        race.typed("a question", row, dict)
+    for turn in tables.typed("the turns", turns, list):
+        tables.typed("a turn", turn, str)
+    for row in tables.typed("the questions", asked, list):
+        tables.typed("a question", row, dict)
     return turns, asked, name
 
 

@@ -22,7 +22,6 @@ LETTERS = "ABCDEF"
 # What NFKD makes "_".
 BLANK = "[_\uff3f\ufe33\ufe34\ufe4d-\ufe4f]+"
 MIN_OPTIONS = 2
-_KINDS = {list: "a list", dict: "an object", int: "a whole number"}
 
 
 class Question(NamedTuple):
@@ -119,15 +118,15 @@ def _read_file(path, level):
             if name is None:  # Passages of the same file get different names.
                 name = os.path.basename(path) + f":{number}" * (number > 1)
             check_name(name)
-            article = typed("article", passage["article"], str)
-            texts = typed("questions", passage["questions"], list)
-            options = typed("options", passage["options"], list)
+            article = tables.typed("article", passage["article"], str)
+            texts = tables.typed("questions", passage["questions"], list)
+            options = tables.typed("options", passage["options"], list)
             for row in options:
-                typed("one of the options", row, list)
+                tables.typed("one of the options", row, list)
             answers = passage.get("answers")
             if answers is None:
                 answers = [None] * len(texts)
-            typed("answers", answers, list)
+            tables.typed("answers", answers, list)
         except (KeyError, TypeError) as error:
             problem = f"lacks {error}" if isinstance(error, KeyError) else error
             raise ValueError(
@@ -183,14 +182,6 @@ def check_name(name):
             f"id: found {name!r:.60}, wanted a string without tabs and line "
             "breaks"
         )
-
-
-def typed(name: str, value, kind: type):
-    """Returns a value of the given type; raises TypeError for another."""
-    if not isinstance(value, kind) or isinstance(value, bool):
-        wanted = _KINDS.get(kind, "a string")
-        raise TypeError(f"{name}: found {value!r:.60}, wanted {wanted}")
-    return value
 
 
 def _check_passage(where, texts, options, answers):

@@ -8,7 +8,7 @@ import logging
 from typing import NamedTuple
 
 from albert_tf import filesystem
-from albert_tf.data import race, tables
+from albert_tf.data import tables
 from albert_tf.text import normalization
 
 # Position of an answer that does not occur in its paragraph.
@@ -105,7 +105,7 @@ def read_squad(path: filesystem.Path) -> Squad:
 def _typed(fields, name, kind=str):
     if not isinstance(fields, dict):
         raise TypeError(f"found {fields!r:.60}, wanted an object with {name}")
-    return race.typed(name, fields[name], kind)
+    return tables.typed(name, fields[name], kind)
 
 
 def _read_answers(qa):

@@ -36,6 +36,7 @@ _KINDS = {
     "label": (_SCALAR | list, "a string, a number or a list of them"),
     "id": (_SCALAR, "a string or a number"),
 }
+_JSON_TYPES = {list: "a list", dict: "an object", int: "a whole number"}
 _HAS_ZERO = (
     "{path}, line {line} contains a NUL character. Is it UTF-16, or was the "
     "disk full when it was written? Save it as UTF-8."
@@ -520,6 +521,14 @@ def _check_values(where, values, table, columns):
             f"{where}: id is {name!r:.80}; wanted a value without tabs and "
             "line breaks. Is it the right column?"
         )
+
+
+def typed(name: str, value, kind: type):
+    """Returns a JSON value of the given type; raises TypeError for another."""
+    if not isinstance(value, kind) or isinstance(value, bool):
+        wanted = _JSON_TYPES.get(kind, "a string")
+        raise TypeError(f"{name}: found {value!r:.60}, wanted {wanted}")
+    return value
 
 
 def find_repeated(ids: Iterable[str]) -> str | None:

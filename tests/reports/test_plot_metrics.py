@@ -226,7 +226,7 @@ def test_another_file_is_refused(metrics_file, content, message):
     ("name", "message"),
     [
         ("metrics.jsonl", "--output_file would overwrite"),
-        ("x.gif", "must end in .svg, .png, .pdf"),
+        ("x.gif", "must end in .svg or .png or .pdf"),
         ("metrics.jsonl/x.svg", "cannot be a folder"),
     ],
 )
