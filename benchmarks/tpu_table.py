@@ -84,7 +84,7 @@ def build_step(size, num_replicas, remat):
     return lowering.PretrainingStep(
         AlbertConfig.from_json_file(path),
         num_replicas,
-        settings=dataclasses.replace(lowering.LAMB, remat=remat),
+        recipe=dataclasses.replace(lowering.LAMB, remat=remat),
     )
 
 

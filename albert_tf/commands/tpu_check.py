@@ -82,6 +82,15 @@ class TpuCheckFlags(flags.Flags):
         PretrainingRecipe.remat,
         "Compute each layer again in the backward pass.",
     )
+    min_num_layers: int | None = flag(
+        help="Least number of layers that a step draws. Default: all layers.",
+        at_least=1,
+    )
+    num_sampled_pieces: int | None = flag(
+        help="Number of pieces among which a step predicts the masked ones, or "
+        "as many as a core masks at a time if that is more. Default: all.",
+        at_least=1,
+    )
     environment: str | None = flag(
         help="Folder for the environment of the TPU compiler. Default: "
         "albert_tf in $XDG_CACHE_HOME, or in ~/.cache."

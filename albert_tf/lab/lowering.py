@@ -18,7 +18,6 @@ from tensorflow.python.distribute import one_device_strategy
 from albert_tf.model import heads, layers, modeling
 from albert_tf.tasks.recipes import PretrainingRecipe
 from albert_tf.training import optimization, replicas
-from albert_tf.training.settings import Settings
 
 
 class CompileOnlyStrategy(tf.distribute.Strategy):
@@ -90,29 +89,32 @@ def feature_specs(batch_size, max_seq_length, max_predictions_per_seq):
 
 
 # The seed is a constant of the step, which fingerprints of it depend on.
-LAMB = Settings(optimizer="lamb", compute_dtype="bfloat16", random_seed=0)
+LAMB = PretrainingRecipe(compute_dtype="bfloat16", random_seed=0)
 
 
-def build_replica_step(strategy, config, settings):
+def build_replica_step(strategy, config, recipe):
     """Returns `replicas.build_replica_step` of a model of random weights."""
     with strategy.scope():
         model = heads.AlbertForPreTraining(
-            config, dtype=layers.POLICIES[settings.compute_dtype]
+            config,
+            min_num_layers=recipe.min_num_layers,
+            num_sampled_pieces=recipe.num_sampled_pieces,
+            dtype=layers.POLICIES[recipe.compute_dtype],
         )
         weights = modeling.named_weights(model)
         optimizer = optimization.build_optimizer(
-            settings.optimizer,
+            recipe.optimizer,
             {name: weight.value for name, weight in weights.items()},
             # Its values cost neither time nor memory.
-            optimization.build_schedule(*PretrainingRecipe().schedule()),
+            optimization.build_schedule(*recipe.schedule()),
         )
-        return replicas.build_replica_step(model, optimizer, settings)
+        return replicas.build_replica_step(model, optimizer, recipe)
 
 
 class PretrainingStep:
     """The training step of `run_pretraining`, to lower at several batch sizes.
 
-    The default settings are LAMB in bfloat16.
+    The default recipe is LAMB in bfloat16.
     """
 
     def __init__(
@@ -122,13 +124,13 @@ class PretrainingStep:
         *,
         max_seq_length=512,
         max_predictions_per_seq=20,
-        settings=LAMB,
+        recipe=LAMB,
     ):
         self.config, self.num_replicas = config, num_replicas
         self.lengths = max_seq_length, max_predictions_per_seq
-        self.settings = settings
+        self.recipe = recipe
         self.strategy = CompileOnlyStrategy(num_replicas)
-        self.replica_step = build_replica_step(self.strategy, config, settings)
+        self.replica_step = build_replica_step(self.strategy, config, recipe)
 
     def lower(self, batch_size, stage="hlo_serialized"):
         """Returns the step for a batch size of each replica.

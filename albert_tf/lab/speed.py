@@ -51,8 +51,8 @@ def build_step(config, features, compute_dtype, strategy):
     The step is that of `run_pretraining` with LAMB: both losses, dropout of
     the config, clipping and update.
     """
-    settings = dataclasses.replace(lowering.LAMB, compute_dtype=compute_dtype)
-    replica_step = lowering.build_replica_step(strategy, config, settings)
+    recipe = dataclasses.replace(lowering.LAMB, compute_dtype=compute_dtype)
+    replica_step = lowering.build_replica_step(strategy, config, recipe)
     batch = {name: tf.constant(values) for name, values in features.items()}
     step = tf.function(lambda: strategy.run(replica_step, args=(batch,))[1])
     return lambda: step().numpy()

@@ -6,7 +6,7 @@ import math
 from albert_tf import filesystem
 from albert_tf.lab import flops, lowering, tpu_environment
 from albert_tf.model.config import AlbertConfig
-from albert_tf.training import distribution
+from albert_tf.training import distribution, memory
 from albert_tf.training.memory import GIB
 
 # No core holds a larger batch.
@@ -75,12 +75,14 @@ def build_step(config, num_replicas, args):
         num_replicas,
         max_seq_length=args.max_seq_length,
         max_predictions_per_seq=args.max_predictions_per_seq,
-        settings=dataclasses.replace(
+        recipe=dataclasses.replace(
             lowering.LAMB,
             gradient_accumulation_steps=args.gradient_accumulation_steps,
             optimizer=args.optimizer,
             compute_dtype=args.compute_dtype,
             remat=args.remat,
+            min_num_layers=args.min_num_layers,
+            num_sampled_pieces=args.num_sampled_pieces,
         ),
     )
 
@@ -102,23 +104,28 @@ def compile_step(step, compiler, batch_size):
 def count_flops(step, batch_size, loops_once=False):
     """Returns the FLOPs of a replica's step, counted by hand.
 
-    With `loops_once`, the body of a loop counts once, as for XLA.
+    A step that draws how many layers it computes counts as one of all. With
+    `loops_once`, the body of a loop counts once, as for XLA.
     """
-    num_layers = None
+    config, recipe, num_layers = step.config, step.recipe, None
+    part_size = batch_size // recipe.gradient_accumulation_steps
+    num_pieces = memory.count_pieces(
+        config, recipe.num_sampled_pieces, part_size * step.lengths[1]
+    )
     if loops_once:
         # The parts of a batch are a loop, and so are the recomputed layers of a
         # group.
-        batch_size //= step.settings.gradient_accumulation_steps
-        if step.settings.remat:
-            *others, last = step.config.count_uses().values()
+        batch_size = part_size
+        if recipe.remat:
+            *others, last = config.count_uses().values()
             # The last layer is not in a loop.
             num_layers = len(others) + (last > 1) + 1
     return flops.count_flops(
-        step.config,
+        dataclasses.replace(config, vocab_size=num_pieces),
         batch_size,
         *step.lengths,
         num_layers=num_layers,
-        remat=step.settings.remat,
+        remat=recipe.remat,
     )
 
 

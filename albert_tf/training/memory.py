@@ -89,9 +89,7 @@ def estimate_training(
         max_seq_length * config.num_attention_heads * 2 * size
         + 2 * config.intermediate_size * size
     )
-    num_pieces = config.vocab_size
-    if num_sampled_pieces:
-        num_pieces = min(num_pieces, max(num_sampled_pieces, num_masked))
+    num_pieces = count_pieces(config, num_sampled_pieces, num_masked)
     # Logits and probabilities, or probabilities and the logits' gradient; all
     # three only if other programs delay what reads the logits.
     head = num_masked * num_pieces * 2 * FLOAT32
@@ -116,6 +114,12 @@ def estimate_training(
             uses, FLOAT32 * (num_weights + VALUES_PER_UPDATE * largest)
         ),
     )
+
+
+def count_pieces(config, num_sampled_pieces, num_masked):
+    """Returns the number of pieces in the softmax, as `heads.sample_pieces`."""
+    num_sampled = num_sampled_pieces or config.vocab_size
+    return min(config.vocab_size, max(num_sampled, num_masked))
 
 
 def warn_of_training(

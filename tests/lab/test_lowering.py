@@ -36,7 +36,7 @@ def build(config=CONFIG, num_replicas=3, **kwargs):
         num_replicas,
         max_seq_length=T,
         max_predictions_per_seq=P,
-        settings=dataclasses.replace(
+        recipe=dataclasses.replace(
             lowering.LAMB, **{"compute_dtype": "float32", **kwargs}
         ),
     )
@@ -272,6 +272,9 @@ def count_products(text):
             dataclasses.replace(WIDE, num_hidden_layers=5, num_hidden_groups=2),
             {"remat": True},
         ),
+        # 24 predictions.
+        (WIDE, {"num_sampled_pieces": 60, "min_num_layers": 1}),
+        (WIDE, {"num_sampled_pieces": 9}),
         pytest.param(
             dataclasses.replace(WIDE, embedding_size=120, inner_group_num=2),
             {"compute_dtype": "bfloat16"},
