@@ -113,6 +113,13 @@ def sum_measures(model, features):
     }
 
 
+def project(transformer, x):
+    """Returns the input [R, H] of the first layer, from embeddings [R, E]."""
+    if transformer.projection is None:
+        return x
+    return operations.dense(x, *transformer.cast(transformer.projection))
+
+
 def sum_states(states, mask, features):
     """Sums lengths, distances and cosines of S states [B, T, H]."""
     num_tokens = tf.reduce_sum(mask)
@@ -201,8 +208,7 @@ def project_words(model, ids):
     words = tf.cast(words, model.compute_dtype)
     spaces = {"embeddings": words}
     if transformer.projection:
-        weights = transformer.cast(transformer.projection)
-        spaces["projected"] = operations.dense(words, *weights)  # [K, H]
+        spaces["projected"] = project(transformer, words)  # [K, H]
     return {
         name: principal_components(tf.cast(x, tf.float32))
         for name, x in spaces.items()

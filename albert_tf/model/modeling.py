@@ -58,7 +58,7 @@ class AlbertEncoder(layers.ConfiguredLayer):
 
     Raises:
       ValueError: when called, if T exceeds max_position_embeddings, or if
-        positions has another number of rows than input_ids.
+        positions is known to have another number of rows than input_ids.
 
     Example:
       >>> from albert_tf import AlbertConfig
@@ -505,22 +505,22 @@ def run_in_loops(run_layer, x, stacks, dropout, positions=None):
     """
     is_apart = execution.current().separate_last_layer
     for blocks, count, wanted in divide(stacks, positions, is_apart):
+        if count == 1:
+            x = run_layer(x, blocks, dropout, wanted)[0][-1]
+            continue
 
         def body(i, x, blocks=blocks):
             y = run_layer(x, blocks, dropout)[0][-1]
             y.set_shape(x.shape)
             return i + 1, y
 
-        if count == 1:
-            x = run_layer(x, blocks, dropout, wanted)[0][-1]
-            continue
         _, x = tf.while_loop(
             lambda i, _, count=count: i < count,
             body,
             (0, x),
             maximum_iterations=count,
         )
-        if wanted is not None:
+        if wanted is not None:  # The last layer is in the loop.
             x = take_tokens(x, wanted)
     return [x]
 
@@ -541,8 +541,7 @@ def run_recomputed(run_layer, x, stacks, dropout, positions, config):
     )
     for blocks, count, wanted in divide(stacks, positions):
         if wanted is not None:
-            x = run_layer(x, blocks, dropout, wanted)[0][-1]
-            break
+            return [run_layer(x, blocks, dropout, wanted)[0][-1]]
 
         def step(i, x, blocks, dropout=dropout):
             return run_layer(x, blocks, dropout.after(i * num_calls))[0][-1]
@@ -555,7 +554,7 @@ def run_recomputed(run_layer, x, stacks, dropout, positions, config):
 def divide(stacks, positions, is_apart=True):
     """Yields blocks, how many layers use them, and the last one's positions.
 
-    If there are positions and it `is_apart`, the last layer is a stack alone.
+    With `positions` and `is_apart`, the last layer is a stack of its own.
     """
     *others, (blocks, count) = stacks
     for stack in others:

@@ -564,11 +564,11 @@ def list_remedies(config, recipe, records, sentence_weight, made_of):
       recipe: the PretrainingRecipe.
       records: the `opening.PretrainingRecords` to train on.
       sentence_weight: factor of the sentence loss.
-      made_of: as in the manifest: a resumed run began as it is recorded, not
-        as the recipe tells it now.
+      made_of: what the manifest has stored.
     """
     is_initialized = "sha256" in made_of.get("begins_from", {})
-    values = made_of.get("initialization", recipe.initialization)
+    # A resumed run began as it is recorded, not as it is told now.
+    initialization = made_of.get("initialization", recipe.initialization)
     masks = records.mask_settings
     num_rounds = 1 + masks.get("do_permutation", False)
     num_masked = records.num_predictions // num_rounds
@@ -577,7 +577,7 @@ def list_remedies(config, recipe, records, sentence_weight, made_of):
     initializer_range = 0.8 / math.sqrt(config.hidden_size)
     remedies = {
         "initialization=neighbors": (
-            not is_initialized and values == "release"
+            not is_initialized and initialization == "release"
         ),
         "records of short sequences (max_seq_length=64)": (
             records.num_tokens > 64

@@ -125,6 +125,7 @@ class Predictor:
     """Predicts with a model, whose weights may change between two calls.
 
     It traces once, and again where traces hold kernels that have changed.
+    Threads may call it at the same time.
 
     Args:
       strategy: a tf.distribute.Strategy.
@@ -149,7 +150,15 @@ class Predictor:
         # Copies of the kernels that the traces hold, and the traces.
         self.traced: tuple = None, None
 
-    def __call__(self, examples, max_length, tokens_per_batch, **kwargs):
+    def __call__(
+        self,
+        examples,
+        max_length,
+        tokens_per_batch,
+        *,
+        batch_size=None,
+        min_length=1,
+    ):
         """Returns the outputs for N examples, in order: name -> [N, ...].
 
         The arguments are those of `batches.plan_pass`.
@@ -158,7 +167,8 @@ class Predictor:
             examples,
             max_length,
             tokens_per_batch,
-            **kwargs,
+            batch_size=batch_size,
+            min_length=min_length,
             num_replicas=self.strategy.num_replicas_in_sync,
             is_static=distribution.is_tpu(self.strategy),
         )

@@ -110,6 +110,10 @@ class Steps:
         self.num_fitting = 1  # Steps that a call has time for.
         self.done = 0
 
+    def choose(self, limit):
+        """Returns the number of steps of the next call, at most `limit`."""
+        return min(self.num_fitting, self.max_steps, limit)
+
     def note(self, num_steps, seconds):
         """Adapts the number of steps per call to the duration of one."""
         if seconds > 0:
@@ -125,8 +129,8 @@ class Steps:
         """
         self.workers.check_signals()
         key, iterator, num_alike, is_new = self.turns.at(self.done)
-        limit = min(limit, num_alike, self.max_steps)
-        num_steps = 1 if is_new else min(limit, self.num_fitting)
+        limit = min(limit, num_alike)
+        num_steps = 1 if is_new else self.choose(limit)
         num_steps = self.workers.share(num_steps)
         start = time.monotonic()
         args = iterator, tf.constant(num_steps)

@@ -1,5 +1,6 @@
 """A classifier from a folder answers as the run that trained it."""
 
+import concurrent.futures
 import dataclasses
 
 import numpy as np
@@ -82,6 +83,15 @@ def test_answers_are_those_of_the_model(folders, kind):
         assert [*answer["probabilities"]] == [*KINDS[kind]]
         found = [*answer["probabilities"].values()]
         np.testing.assert_allclose(found, row, atol=1e-5)
+
+
+def test_threads_may_ask_at_the_same_time(folders):
+    classifier = Classifier(folders["classes"], compute_dtype="float32")
+    logits = logits_of(folders["classes"], "classes", TEXTS)
+    with concurrent.futures.ThreadPoolExecutor(len(TEXTS)) as pool:
+        answers = list(pool.map(classifier, [[text] for text in 4 * TEXTS]))
+    names = [KINDS["classes"][i] for i in logits.argmax(axis=1)]
+    assert [answer["prediction"] for (answer,) in answers] == 4 * names
 
 
 def test_pairs_have_two_segments(folders):

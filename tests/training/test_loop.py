@@ -394,9 +394,10 @@ def test_calls_of_a_tpu_are_long_but_end_soon_enough(step_seconds, wanted):
     )
     steps = loop.Steps(session, None)
     for _ in range(12):
-        num_steps = min(steps.num_fitting, steps.max_steps)
+        num_steps = steps.choose(10**6)
         steps.note(num_steps, num_steps * step_seconds)
-    assert min(steps.num_fitting, steps.max_steps) == wanted
+    assert steps.choose(10**6) == wanted
+    assert steps.choose(2) == min(2, wanted)
 
 
 @pytest.mark.eager
