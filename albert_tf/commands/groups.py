@@ -315,6 +315,10 @@ class ServingFlags(flags.Flags):
                 f"{self.export_dir}: a server would serve only the newer model "
                 "of the two. Give two folders."
             )
+        if self.export_compact and not self.exports:
+            raise ValueError(
+                "--export_compact needs --export_dir or --export_text_dir."
+            )
         super().check()
 
     @property

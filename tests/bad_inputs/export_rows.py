@@ -210,6 +210,11 @@ ROWS = [
         "run_classifier --export_dir=served --export_text_dir=served",
         "would serve only the newer model",
     ),
+    Row(
+        "a compact export without a place",
+        "run_classifier --export_compact",
+        "--export_compact needs --export_dir or --export_text_dir",
+    ),
     # Conversions.
     convert("no model", "--from=", "--from is empty"),
     convert("no such model", "--from=no", "no.index does not exist"),
