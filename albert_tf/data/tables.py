@@ -197,9 +197,9 @@ def select_rows(
             _check_width(where, fields, width, num_columns, table)
         values = _read_values(where, fields, columns, table)
         _check_values(where, values, table, columns)
-        row: dict = {"text_b": None, "label": None, **values, "line": line}
-        row["id"] = str(values.get("id", len(rows)))
-        rows.append(Row(**row))
+        name = str(values.pop("id", len(rows)))
+        parts: dict = {"text_b": None, "label": None} | values
+        rows.append(Row(name, **parts, line=line))
     _check_rows(path, rows, len(records))
     _warn_of_missing_texts(path, rows, table.is_glue)
     return rows

@@ -86,6 +86,7 @@ def read_pairs(
     path = str(path)
     if path.lower().endswith(".txt"):
         return _read_lines(path, text_columns, score_column)
+    # Its columns follow from the header.
     table = tables.Table(path, (0,), format=tables.format_of(path), max_texts=3)
     header, records = tables.read_records(path, table)
     names = header or [*dict.fromkeys(key for _, row in records for key in row)]
@@ -249,8 +250,9 @@ def take_entailed(path: str, column: str, rows) -> dict[int, tuple[str, ...]]:
         if label == "contradiction":
             wrong.setdefault(row.text_a, []).append(row.text_b)
     turns = {text: itertools.cycle(others) for text, others in wrong.items()}
+    none = itertools.repeat("")
     taken: dict[int, tuple[str, ...]] = {
-        i: (row.text_a, row.text_b, next(turns.get(row.text_a, iter([""]))))
+        i: (row.text_a, row.text_b, next(turns.get(row.text_a, none)))
         for i, (row, label) in enumerate(zip(rows, labels, strict=True))
         if label == "entailment"
     }

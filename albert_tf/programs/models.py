@@ -26,7 +26,10 @@ def read_pretrained(path, args, keep_slots=False):
 
 
 def read_checkpoint(args, path=None):
-    """Returns the model of --init_checkpoint; logs what a config changed."""
+    """Returns the model of a path, by default that of --init_checkpoint.
+
+    It logs what a config changed.
+    """
     model = pretrained.read_pretrained(path or args.init_checkpoint)
     changed = replace_files(model, args)
     for remark in changed.remarks[len(model.remarks) :]:
@@ -52,7 +55,7 @@ def split_lines(text):
 
 def pair_lines(text, next_text):
     """Returns tuples of the lines of --text and, if given, of --next_text."""
-    columns = [split_lines(some) for some in (text, next_text) if some]
+    columns = [split_lines(x) for x in (text, next_text) if x and x.strip()]
     if len({len(column) for column in columns}) > 1:
         raise ValueError(
             f"--text has {len(columns[0])} lines, --next_text "

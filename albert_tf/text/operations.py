@@ -291,7 +291,10 @@ def _join(tokenizer, first, second, *, is_closed, shape=None):
 
 
 def _cut(ids, lengths):
-    """Keeps the first `lengths` [B], which exist, of the ids [B, (T)]."""
+    """Keeps the first `lengths` [B] of the ids [B, (T)]; none if negative.
+
+    A length is at most that of its row.
+    """
     starts, lengths = ids.row_starts(), tf.cast(lengths, tf.int64)
     return tf.gather(ids.flat_values, tf.ragged.range(starts, starts + lengths))
 

@@ -100,7 +100,7 @@ def divide_pieces(found: Words, ids, starts, ends, *, divisions) -> tuple:
     place = _build_place(found, ends)
     first = tf.searchsorted(place(found.ends), place(starts), side="right")
     count = tf.searchsorted(place(found.starts), place(ends)) - first  # [P]
-    words_of_rows, rows_of_pieces = divisions
+    words_of_rows, rows_of_pieces = divisions  # [D + 1, (words), (ids)], [V]
     row = tf.gather(rows_of_pieces, ids.flat_values)
     num_words = tf.gather(words_of_rows.row_lengths(), row)
     is_divided = (count > 1) & (tf.cast(count, tf.int64) == num_words)

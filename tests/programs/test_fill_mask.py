@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf.commands.fill_mask import FillMaskFlags
 from albert_tf.inference import masks
-from albert_tf.programs import fill_mask
+from albert_tf.programs import fill_mask, models
 from albert_tf.text import tokenization
 from albert_tf.training import manifest
 from albert_tf.weights import checkpoints, task_heads
@@ -109,10 +109,14 @@ def test_a_text_longer_than_the_model_is_refused():
         masks.fill_masks(echo, Letters(), texts, 1, next_texts, 7)
 
 
+def test_a_blank_next_text_is_none():
+    assert models.pair_lines("w1\nw2", " \n") == [("w1",), ("w2",)]
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"text": " \n\x1e"}, "--text is empty|contains no text"),
+        ({"text": " \n\x1e"}, "--text is empty"),
         ({"text": "w1", "next_text": "w2\nw3"}, "--text has 1 lines"),
         ({"text": "w1"}, "no .MASK. in the text"),
         ({"text": "[MASK]" + " w1" * 30}, "has 33 tokens.* 32 positions"),
