@@ -48,6 +48,7 @@ def export_text_tagger(
     )
     divisions = word_operations.build_divisions(tokenizer)
     size = max_seq_length - 2
+    stride = min(size, doc_stride)
 
     @tf.function(input_signature=[text_serving.TEXTS])
     def serve(text):
@@ -61,9 +62,9 @@ def export_text_tagger(
         ids, pieces = word_operations.place_words(
             found, *divided, unk_id=tokenizer.unk_id
         )
-        windows, counts = cut_windows(ids, size, doc_stride)
+        windows, counts = cut_windows(ids, size, stride)
         features = text_serving.pack(tokenizer, [windows], max_seq_length)
-        window, position = find_best(ids, pieces, counts, size, doc_stride)
+        window, position = find_best(ids, pieces, counts, size, stride)
         # [CLS] is before the window's pieces.
         places = tf.stack([window, position + 1], axis=1)  # [W, 2]
         probabilities = answer(features)["probabilities"]  # [V, T, C]
@@ -94,10 +95,11 @@ def describe(found: word_operations.Words, probabilities, labels) -> dict:
 def cut_windows(ids, size: int, stride: int) -> tuple:
     """Cuts texts, ids [B, (P)] int32, as `windows.cut_windows` cuts each.
 
+    `stride` is at most `size`.
+
     Returns:
       [V, (pieces)] int32 windows, and how many each text has, [B] int32.
     """
-    stride = min(size, stride)
     lengths = tf.cast(ids.row_lengths(), tf.int32)  # [B]
     counts = 1 + tf.maximum(lengths - size + stride - 1, 0) // stride
     before = tf.cast(ids.row_starts(), tf.int32)
@@ -116,12 +118,12 @@ def find_best(ids, pieces, counts, size: int, stride: int) -> tuple:
       pieces: [W] int32, indices of pieces among those of all texts.
       counts: from `cut_windows`.
       size: maximum number of pieces of a window.
-      stride: number of pieces between the starts of two windows.
+      stride: number of pieces between the starts of two windows, at most
+        `size`.
 
     Returns:
       [W] int32 the window of each of `pieces`, of V, and its position there.
     """
-    stride = min(size, stride)
     rows = tf.gather(ids.value_rowids(), pieces)  # [W]
     splits = tf.cast(ids.row_splits, tf.int32)
     place = pieces - tf.gather(splits, rows)  # In the text.

@@ -556,7 +556,14 @@ class FineTuning:
         return files
 
     def export(
-        self, write, folder, head=None, labels=None, is_compact=False, **kwargs
+        self,
+        write,
+        folder,
+        head=None,
+        *,
+        labels=None,
+        is_compact=False,
+        **kwargs,
     ) -> str:
         """Exports the current model as a SavedModel.
 

@@ -137,16 +137,20 @@ def _read_file(path, places):
         # Checked before reading: a small file may declare an array of any size.
         _check_datasets(datasets, places, path)
         with _opened(local, path) as file:
-            # HDF5 has no bfloat16; it is stored as two bytes.
             arrays = {
-                ours: file[place.key][()]
-                .view(datasets[place.key][1])
+                ours: _read_array(file[place.key], datasets[place.key][1])
                 .astype(np.float32)
                 .reshape(place.ours)
                 for ours, place in places.items()
             }
     kinds = {datasets[place.key][1] for place in places.values()}
     return arrays, safetensor_files.describe_conversions(kinds)
+
+
+def _read_array(dataset, kind):
+    array = dataset[()]
+    # HDF5 has no bfloat16; it is stored as two bytes.
+    return array.view(kind) if kind == "bfloat16" else array
 
 
 @contextlib.contextmanager

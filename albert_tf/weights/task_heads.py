@@ -404,13 +404,13 @@ def reorder_outputs(
     )
 
 
-def build_model(model, config: AlbertConfig, **kwargs):
+def build_model(start, config: AlbertConfig, **kwargs):
     """Builds the model of a fine-tuned `Pretrained`, with random weights.
 
     `kwargs` are its `dtype` and the beam of "conditional_spans".
     """
-    head = model.head
-    size = len(model.values.get("output_bias", ()))
+    head = start.head
+    size = len(start.values.get("output_bias", ()))
     if head.kind == "choices":
         return heads.AlbertMultipleChoice(config, **kwargs)
     if head.kind == "spans":

@@ -35,6 +35,7 @@ NAMES = {
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 40])
 @pytest.mark.parametrize("stride", [1, 2, 5, 64])
 def test_windows_are_those_of_python(size, stride):
+    stride = min(size, stride)
     lengths = [0, 1, size, size + 1, 3 * size + 2, 23]
     ids = tf.RaggedTensor.from_row_lengths(tf.range(sum(lengths)), lengths)
     found_ids, counts = text_tags.cut_windows(ids, size, stride)

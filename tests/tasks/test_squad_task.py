@@ -144,6 +144,10 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path, capsys):
         {"exact": 99, "global_step": 9},
     )
 
+    def write(write, folder, head, threshold):
+        assert head.threshold == threshold
+        return threshold
+
     def exported(task, folder="here", source=None, head=None, scored=None):
         tuning = types.SimpleNamespace(
             task=task,
@@ -155,7 +159,7 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path, capsys):
                 source="/start/model.ckpt-best", head=head
             ),
             reporter=types.SimpleNamespace(say=print),
-            export=lambda write, folder, head, threshold: threshold,
+            export=write,
         )
         return task.export(tuning, "somewhere")
 
