@@ -113,7 +113,7 @@ def _read_answers(qa):
     is_impossible = qa.get("is_impossible")
     if is_impossible not in (None, False, True):
         raise TypeError(
-            f"is_impossible is {is_impossible!r:.60}, wanted true or false"
+            f"is_impossible: found {is_impossible!r:.60}, wanted true or false"
         )
     if is_impossible:
         return ()

@@ -712,7 +712,7 @@ ROWS = [
         squad(
             f"answer_start is {value!r}",
             "",
-            "v1.json, question q1: answer_start is .*wanted a",
+            "v1.json, question q1: answer_start: found .*wanted a",
             edit_answer(answer_start=value),
         )
         for value in ("4", 4.5, None, [4], True, float("nan"), float("inf"))
@@ -738,7 +738,7 @@ ROWS = [
     squad(
         "is_impossible is a word",
         "",
-        "v1.json, question q1: is_impossible is 'no'",
+        "v1.json, question q1: is_impossible: found 'no'",
         edit_question(lambda qa: qa.update(is_impossible="no")),
     ),
     squad(

@@ -200,7 +200,7 @@ BROKEN = {
     },
     "a word for is_impossible": (
         document(is_impossible="false"),
-        "question q1: is_impossible is 'false', wanted true or false",
+        "question q1: is_impossible: found 'false', wanted true or false",
     ),
     "a blank answer": (
         document(answers=[{"text": " \u200b", "answer_start": 3}]),
