@@ -117,7 +117,7 @@ def estimate_training(
 
 
 def count_pieces(config, num_sampled_pieces, num_masked):
-    """Returns the number of pieces in the softmax, as `heads.sample_pieces`."""
+    """Returns the number of pieces in the softmax of `heads.sample_pieces`."""
     num_sampled = num_sampled_pieces or config.vocab_size
     return min(config.vocab_size, max(num_sampled, num_masked))
 
