@@ -29,6 +29,7 @@ _MODULES = {
     "build_strategy": "training.distribution",
     "Session": "training.session",
     "FineTuning": "tasks.finetuning",
+    "Ensemble": "tasks.ensembles",
     "Recipe": "tasks.recipes",
     "Pretraining": "tasks.pretraining",
     "PretrainingRecipe": "tasks.recipes",

@@ -10,6 +10,7 @@ import contextlib
 import fnmatch
 import glob
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -351,27 +352,8 @@ def expand_in_order(patterns: str | None) -> list[str]:
     Only the matches of one glob are sorted. As in a shell, "*" does not match
     a leading dot, and "**" matches any number of folders.
     """
-    files: list[str] = []
-    for pattern in split_paths(patterns):
-        # Names of existing files and folders may contain "[" or "*".
-        folder, name = os.path.split(pattern)
-        if exists(pattern):
-            matches = [pattern]
-        elif set("[]*?") & set(folder) and exists(folder):
-            matches = find_files(folder, name)
-        elif is_remote(pattern):
-            matches = _find_remote(pattern)
-        else:
-            # As in a shell, "[^" means the same as "[!".
-            matches = glob.glob(pattern.replace("[^", "[!"), recursive=True)
-            if "**" in pattern:
-                matches = [path for path in matches if not is_folder(path)]
-        if not matches:
-            raise ValueError(
-                f"No file matches {pattern!r}. Is the path correct, relative "
-                f"to {os.getcwd()}?"
-            )
-        files += sorted(matches)
+    found = map(_find_matches, split_paths(patterns))
+    files = [*itertools.chain.from_iterable(found)]
     if not files:
         raise ValueError(f"Found no file name in {patterns!r}; wanted one.")
     if wrong := next(filter(is_folder, files), None):
@@ -380,6 +362,44 @@ def expand_in_order(patterns: str | None) -> list[str]:
             f"'{os.path.join(wrong, '*')}'."
         )
     return files
+
+
+def expand_models(patterns: str) -> list[str]:
+    """Returns the paths of comma-separated names or globs, in this order.
+
+    Names without wildcards stay as they are: they may be prefixes of files.
+
+    Raises:
+      ValueError: if a glob matches nothing.
+    """
+    found = (
+        _find_matches(path) if set("*?[") & set(path) else [path]
+        for path in split_paths(patterns)
+    )
+    return [*itertools.chain.from_iterable(found)]
+
+
+def _find_matches(pattern):
+    """Returns the sorted paths that match a glob, or raises ValueError."""
+    # Names of existing files and folders may contain "[" or "*".
+    folder, name = os.path.split(pattern)
+    if exists(pattern):
+        matches = [pattern]
+    elif set("[]*?") & set(folder) and exists(folder):
+        matches = find_files(folder, name)
+    elif is_remote(pattern):
+        matches = _find_remote(pattern)
+    else:
+        # As in a shell, "[^" means the same as "[!".
+        matches = glob.glob(pattern.replace("[^", "[!"), recursive=True)
+        if "**" in pattern:
+            matches = [path for path in matches if not is_folder(path)]
+    if not matches:
+        raise ValueError(
+            f"No file matches {pattern!r}. Is the path correct, relative to "
+            f"{os.getcwd()}?"
+        )
+    return sorted(matches)
 
 
 def _find_remote(pattern):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import re
 from unittest import mock
 
 import numpy as np
@@ -57,3 +58,36 @@ def check_resumes(run, args, folder):
     run(again)
     check_equal(folder, args.output_dir)
     return again
+
+
+def check_two_copies(run, args, *names, model=None):
+    """Asserts that an ensemble of two copies of a model answers as one does.
+
+    That is the model of the finished run, unless it only scored a `model`;
+    `names` are those of the files of its predictions. Numbers may differ in the
+    fifth digit.
+    """
+    out = pathlib.Path(args.output_dir)
+    model = model or out
+    together = out.with_name("together")
+    args = dataclasses.replace(
+        args,
+        init_checkpoint=None,
+        ensemble=f"{model},{model}",
+        output_dir=str(together),
+        do_train=False,
+    )
+    run(args)
+    for name in (*names, "dev_predictions.jsonl"):
+        one, other = (
+            [_round(line) for line in (folder / name).read_text().splitlines()]
+            for folder in (out, together)
+        )
+        assert one == other, name
+
+
+def _round(line):
+    """Returns a line without its step, with numbers of four digits."""
+    line = re.sub(r'"step": \d+', "", line)
+    number = r"-?\d+\.\d+(e-?\d+)?"
+    return re.sub(number, lambda found: f"{float(found[0]):.4g}", line)

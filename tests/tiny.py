@@ -77,15 +77,18 @@ def write_model(folder, config=CONFIG):
     return folder
 
 
-def write_classifier(folder, kind="classes", labels=("no", "yes")):
+def write_classifier(
+    folder, kind="classes", labels=("no", "yes"), *, config=CONFIG, seed=0
+):
     """Writes a fine-tuned model with random weights; returns the folder."""
     model = heads.AlbertClassifier(
-        CONFIG, num_labels=len(labels or [0]), objective=kind
+        config, num_labels=len(labels or [0]), objective=kind
     )
-    return _write_task(folder, model, task_heads.TaskHead(kind, labels))
+    head = task_heads.TaskHead(kind, labels)
+    return _write_task(folder, model, head, config, seed)
 
 
-def write_answering(folder, version="v1", threshold=None):
+def write_answering(folder, version="v1", threshold=None, seed=0):
     """Writes a model of SQuAD with random weights; returns the folder."""
     is_v1 = version == "v1"
     kind = "spans" if is_v1 else "conditional_spans"
@@ -93,7 +96,7 @@ def write_answering(folder, version="v1", threshold=None):
         span_heads, "AlbertSpans" if is_v1 else "AlbertConditionalSpans"
     )
     head = task_heads.TaskHead(kind, threshold=threshold)
-    return _write_task(folder, model_class(CONFIG), head)
+    return _write_task(folder, model_class(CONFIG), head, seed=seed)
 
 
 def write_tagger(folder, labels=("O", "B-X", "I-X")):
@@ -102,10 +105,10 @@ def write_tagger(folder, labels=("O", "B-X", "I-X")):
     return _write_task(folder, model, task_heads.TaskHead("tags", labels))
 
 
-def _write_task(folder, model, head):
+def _write_task(folder, model, head, config=CONFIG, seed=0):
     """Writes a fine-tuned model with random weights to a folder inside."""
-    start = pretrained.read_pretrained(write_model(folder))
-    rng = np.random.default_rng(0)
+    start = pretrained.read_pretrained(write_model(folder, config))
+    rng = np.random.default_rng(seed)
     values = {
         name: rng.normal(0, 0.5, weight.shape).astype(np.float32)
         for name, weight in modeling.named_weights(model).items()

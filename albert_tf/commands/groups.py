@@ -166,6 +166,11 @@ class TextFlags(flags.Flags):
 
 # What fine-tuning may be asked for; a program has some of these flags.
 _WORK = "do_train", "do_eval", "do_predict", "export_dir", "export_text_dir"
+# Flags that an ensemble contradicts.
+_OF_ONE_MODEL = set(
+    "init_checkpoint albert_hub_module_handle from_scratch num_runs "
+    "export_dir export_text_dir exit_loss exit_threshold".split()
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -178,6 +183,11 @@ class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
     albert_hub_module_handle: str | None = flag(
         help="TF Hub module to start from, a local folder or tar; same as "
         "--init_checkpoint."
+    )
+    ensemble: str | None = flag(
+        help="Fine-tuned models that answer together, instead of "
+        "--init_checkpoint: comma-separated folders, or globs such as "
+        "out/run_*. Their outputs are averaged."
     )
     distribution: Literal["auto", "one_device", "mirrored", "tpu"] = flag(
         "auto",
@@ -224,8 +234,9 @@ class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
 
     @property
     def source(self):
-        """The checkpoint to start from, by either of its flags, or None."""
-        return self.init_checkpoint or self.albert_hub_module_handle
+        """What to start from, by one of its flags, or None."""
+        named = self.init_checkpoint or self.albert_hub_module_handle
+        return named or self.ensemble
 
     @property
     def exports(self) -> dict[str, str]:
@@ -243,6 +254,8 @@ class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
                 "Give --init_checkpoint or --albert_hub_module_handle, not "
                 "both."
             )
+        if self.ensemble:
+            self._check_ensemble()
         if self.from_scratch and self.source:
             raise ValueError(
                 f"--from_scratch contradicts the checkpoint {self.source}. "
@@ -252,6 +265,22 @@ class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
             raise ValueError(
                 "--from_scratch without --do_train: random weights predict "
                 "nothing. Add --do_train, or give --init_checkpoint."
+            )
+
+    def _check_ensemble(self):
+        """Raises ValueError if a flag is of training or of a single model."""
+        given = [
+            f"omit --{field.name}"
+            for field in dataclasses.fields(self)
+            if field.name in _OF_ONE_MODEL
+            and getattr(self, field.name) not in (field.default, "")
+        ]
+        if self.do_train:
+            given = ["give --nodo_train"]
+        if given:
+            raise ValueError(
+                f"--ensemble={self.ensemble}: models that are fine-tuned are "
+                f"scored and predict together; {given[0]}."
             )
 
     def fit(self, config):

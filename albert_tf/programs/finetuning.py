@@ -15,6 +15,7 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import models, shared
 from albert_tf.reports import card
 from albert_tf.tasks import summary
+from albert_tf.tasks.ensembles import Ensemble
 from albert_tf.tasks.finetuning import FineTuning
 from albert_tf.tasks.recipes import Recipe
 from albert_tf.weights import pretrained, task_heads, vocabulary_files
@@ -28,11 +29,13 @@ class Start(NamedTuple):
 
     The model has no values if training starts from random weights or resumes.
     Its head is that of the first run, if that was trained; `head` is its own.
+    `others` are the further models of an ensemble.
     """
 
     model: pretrained.Complete
     config: AlbertConfig
     head: task_heads.TaskHead | None = None
+    others: tuple[pretrained.Complete, ...] = ()
 
 
 def run_folders(args):
@@ -48,6 +51,8 @@ def read_start(args):
     files = vocabulary_files.choose_file(args.spm_model_file, args.vocab_file)
     args = dataclasses.replace(args, vocab_file=files.get("vocab_file"))
     folder, *_ = folders = run_folders(args)
+    if args.ensemble:
+        return read_ensemble(args)
     are_trained = all(map(task_heads.find_trained, folders))
     model = args.source and pretrained.read_start(args.source, are_trained)
     if not model:
@@ -60,6 +65,27 @@ def read_start(args):
     rates = {name: getattr(args, name) for name in DROPOUTS}
     rates = {name: rate for name, rate in rates.items() if rate is not None}
     return Start(model, dataclasses.replace(model.config, **rates), head)
+
+
+def read_ensemble(args):
+    """Returns the Start of an ensemble, whose models have the same lengths."""
+    first, *others = (
+        pretrained.complete(models.read_pretrained(path, args))
+        for path in filesystem.expand_models(args.ensemble)
+    )
+    if not others:
+        raise ValueError(
+            f"--ensemble={args.ensemble} is one model, {first.source}; wanted "
+            "two or more."
+        )
+    for other in others if args.max_seq_length is None else ():
+        theirs, ours = (m.head and m.head.lengths for m in (other, first))
+        if theirs != ours:
+            raise ValueError(
+                f"{other.source} was fine-tuned with the lengths {theirs}, "
+                f"{first.source} with {ours}. Give --max_seq_length."
+            )
+    return Start(first, first.config, first.head, tuple(others))
 
 
 def build_recipe(args, number):
@@ -99,6 +125,12 @@ def check_start_and_outputs(args):
     first = os.path.join(args.output_dir, "run_1")
     has_first = task_heads.find_trained(first)
     is_trained = task_heads.find_trained(args.output_dir)
+    if args.ensemble and (has_first or is_trained):
+        together = os.path.join(args.output_dir, "ensemble")
+        raise ValueError(
+            f"{args.output_dir} has a training. For the results of the "
+            f"ensemble, give another --output_dir, such as {together}."
+        )
     if args.num_runs > 1 and is_trained and not has_first:
         raise ValueError(
             f"{args.output_dir} has a single run. For --num_runs="
@@ -177,15 +209,15 @@ def run_once(args, number, task, start, strategy):
     folder, model = run_folders(args)[number], start.model
     if model.head is not start.head and not task_heads.find_trained(folder):
         model = dataclasses.replace(model, head=start.head)
-    tuning = FineTuning(
-        folder,
-        task,
-        model,
-        build_recipe(args, number),
-        config=start.config,
-        strategy=strategy,
-        flags=dataclasses.asdict(args),
-    )
+    common = {"strategy": strategy, "flags": dataclasses.asdict(args)}
+    recipe = build_recipe(args, number)
+    if start.others:
+        members = [model, *start.others]
+        tuning: FineTuning = Ensemble(folder, task, members, recipe, **common)
+    else:
+        tuning = FineTuning(
+            folder, task, model, recipe, config=start.config, **common
+        )
     if args.do_train:
         if args.exports and args.export_compact:
             saved_models.check_compact(tuning.model)

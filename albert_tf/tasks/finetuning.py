@@ -224,7 +224,7 @@ class FineTuning:
         self.config, self.recipe = config or start.config, recipe
         self.start = start
         self.flags = flags or {}
-        self._check_start()
+        self._check_start(start, self.config)
         self.session = self._build_session(strategy)
         # After the session, which records what the weights were.
         if start.values:
@@ -312,9 +312,8 @@ class FineTuning:
         """The task's model, with its current weights."""
         return self.session.model
 
-    def _check_start(self):
-        """Raises ValueError if the task cannot start from `start`."""
-        start, config = self.start, self.config
+    def _check_start(self, start, config):
+        """Raises ValueError if the task cannot start from a model."""
         own = start.tokenizer.settings
         pretrained.check_same_vocabulary(
             dataclasses.replace(start, tokenizer_settings=own),
@@ -387,11 +386,11 @@ class FineTuning:
             is_used = self.task.is_scored or self.task.is_predicted
             is_other = is_used and start.values
             if is_other and not task_heads.find_trained(self.folder):
-                parts["scored"] = manifest.describe_weights(start.values)
+                parts["scored"] = self.describe_weights()
             return parts
         # A resumed run need not be given its initial weights.
         if start.values or recipe.from_scratch:
-            parts["begins_from"] = manifest.describe_weights(start.values)
+            parts["begins_from"] = self.describe_weights()
         return {
             **parts,
             "optimizer": {
@@ -406,6 +405,10 @@ class FineTuning:
             "random_seed": recipe.random_seed,
             "compute_dtype": recipe.compute_dtype,
         }
+
+    def describe_weights(self) -> dict:
+        """Returns what `run.json` says of the weights of `start`."""
+        return manifest.describe_weights(self.start.values)
 
     @session.owning_folder
     def train(self):
@@ -652,7 +655,11 @@ class FineTuning:
             self._predictors[exit_threshold] = evaluation.Predictor(
                 self.session.strategy, self.model, exit_threshold
             )
-        return self._predictors[exit_threshold](
+        return self._run(self._predictors[exit_threshold], examples)
+
+    def _run(self, predictor, examples):
+        """Returns a predictor's outputs in the recipe's batches."""
+        return predictor(
             examples,
             self.task.max_seq_length,
             self.recipe.tokens_per_batch,
@@ -684,7 +691,7 @@ class FineTuning:
         """
         if source := self.session.restore_best():
             return source
-        source, values = self.start.source, self._read_start()
+        source, values = self.start.source, self._read_values(self.start)
         weights = self.session.optimizer.weights
         if self._new_head is None and not self.session.step:
             self._new_head = {
@@ -694,9 +701,9 @@ class FineTuning:
         self.source = source
         return source
 
-    def _read_start(self):
-        """Returns all values of `start`, with the head as the task has it."""
-        start, values, remark = self.start, self.start.values, None
+    def _read_values(self, start):
+        """Returns all values of a model, with the head as the task has it."""
+        values, remark = start.values, None
         if start.head and self.task.head:  # An error if they differ.
             values, remark = task_heads.reorder_outputs(
                 values, start.head, self.task.head, start.source

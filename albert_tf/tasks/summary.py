@@ -52,9 +52,7 @@ def describe_outcome(tuning, test: dict) -> Outcome:
             test = {**test, STEP: checkpoints.step_of(tuning.source)}
     else:
         scored = manifest.read_setting(folder, "scored")
-        is_of_best = scored is None or (
-            scored == manifest.describe_weights(tuning.start.values)
-        )
+        is_of_best = scored is None or scored == tuning.describe_weights()
     return Outcome(folder, dev, score, test, is_of_best)
 
 

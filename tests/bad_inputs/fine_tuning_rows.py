@@ -263,6 +263,52 @@ ROWS = [
         "v.npz is not a model; model has .'model.ckpt-best.index'",
         put("model/v.npz", b"PK"),
     ),
+    # Several models.
+    *(
+        classifier(
+            name, f"--init_checkpoint= --nodo_train --ensemble={words}", says
+        )
+        for name, words, says in (
+            ("an ensemble of nothing", "no_*", "No file matches 'no_.*'"),
+            ("an ensemble of one", "classif*", "is one model, .*two or more"),
+            ("an ensemble with no model", "classifier,no", "no.index does not"),
+            (
+                "an ensemble of other tasks",
+                "classifier,tagger",
+                "tagger.*head 'tags'; the task wants 'classes'",
+            ),
+            (
+                "an ensemble that was not fine-tuned",
+                "classifier,model",
+                "model.* has no head",
+            ),
+            (
+                "results of an ensemble in the folder of a model",
+                "classifier,model --output_dir=classifier",
+                "has a training.*classifier/ensemble",
+            ),
+            (
+                "layers of an ensemble",
+                "classifier,classifier --exit_threshold=0",
+                "together; omit --exit_threshold",
+            ),
+            (
+                "an export of an ensemble",
+                "classifier,classifier --export_dir=new",
+                "together; omit --export_dir",
+            ),
+        )
+    ),
+    classifier(
+        "an ensemble, and a model",
+        "--ensemble=classifier,classifier --nodo_train",
+        "together; omit --init_checkpoint",
+    ),
+    race(
+        "an ensemble that is to be trained",
+        "--init_checkpoint= --ensemble=race_out,race_out",
+        "together; give --nodo_train",
+    ),
     classifier(
         "a folder without a model",
         "--init_checkpoint=glue",

@@ -125,6 +125,8 @@ def test_a_run_learns_scores(args, tmp_path, capfd):
     stored = np.load(tmp_path / "v.npz")["vectors"]
     np.testing.assert_allclose(stored[0], flat[0], atol=1e-5)
     check_predictions(args, out)
+    args = dataclasses.replace(args, export_dir=None, export_text_dir=None)
+    runs.check_two_copies(run_embedding.run, args, "predictions.tsv")
 
 
 def test_pairs_without_scores_are_ranked(args, tmp_path):

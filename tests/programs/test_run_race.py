@@ -12,7 +12,7 @@ from albert_tf.programs import finetuning, run_race
 from albert_tf.text import tokenization
 from albert_tf.training import memory, results_file
 from albert_tf.weights import checkpoints, task_heads
-from tests import tiny
+from tests import runs, tiny
 
 
 def write_passages(folder, num_passages, *, has_answers=True):
@@ -113,6 +113,9 @@ def test_a_run_scores_each_level_and_answers_each_question(
     said = capfd.readouterr()
     assert "only 12 questions" in said.out
     assert "best on dev" in said.out and "high_eval_accuracy" in said.out
+    runs.check_two_copies(
+        run_race.run, args, "predictions.tsv", "test_results.tsv"
+    )
 
 
 def test_a_cache_never_gives_examples_of_other_settings_or_files(

@@ -126,6 +126,7 @@ def test_a_run_learns_scores_and_tags(args, tmp_path, capfd):
     assert "Dev words by label" in page.read_text()
 
     check_tag(out, tmp_path, capfd)
+    runs.check_two_copies(run_tagger.run, args, "predictions.conll")
 
 
 def test_files_without_tags_are_tagged_but_not_scored(args, tmp_path, capfd):
