@@ -27,6 +27,7 @@ def run(args):
         )
     if args.num_replicas:
         check_batch_size(args, args.num_replicas)
+    recipe = build_recipe(args)
     compiler = tpu_environment.Compiler(
         tpu_environment.prepare(args.environment or filesystem.cache_folder()),
         args.topology,
@@ -44,7 +45,13 @@ def run(args):
         "replicas.",
         flush=True,
     )
-    step = build_step(config, num_replicas, args)
+    step = lowering.PretrainingStep(
+        config,
+        num_replicas,
+        max_seq_length=args.max_seq_length,
+        max_predictions_per_seq=args.max_predictions_per_seq,
+        recipe=recipe,
+    )
     if args.find_batch:
         report_largest(step, compiler, args.batch_multiple)
     else:
@@ -68,22 +75,16 @@ def check_batch_size(args, num_replicas):
         )
 
 
-def build_step(config, num_replicas, args):
-    """Returns the `lowering.PretrainingStep` that the flags describe."""
-    return lowering.PretrainingStep(
-        config,
-        num_replicas,
-        max_seq_length=args.max_seq_length,
-        max_predictions_per_seq=args.max_predictions_per_seq,
-        recipe=dataclasses.replace(
-            lowering.LAMB,
-            gradient_accumulation_steps=args.gradient_accumulation_steps,
-            optimizer=args.optimizer,
-            compute_dtype=args.compute_dtype,
-            remat=args.remat,
-            min_num_layers=args.min_num_layers,
-            num_sampled_pieces=args.num_sampled_pieces,
-        ),
+def build_recipe(args):
+    """Returns the `PretrainingRecipe` of the flags."""
+    return dataclasses.replace(
+        lowering.LAMB,
+        gradient_accumulation_steps=args.gradient_accumulation_steps,
+        optimizer=args.optimizer,
+        compute_dtype=args.compute_dtype,
+        remat=args.remat,
+        min_num_layers=args.min_num_layers,
+        num_sampled_pieces=args.num_sampled_pieces,
     )
 
 

@@ -817,6 +817,12 @@ ROWS = [
     ),
     row(
         "tpu_check",
+        "a number of layers that is drawn, and computed again",
+        "--min_num_layers=1 --remat",
+        "min_num_layers draws .*give one of them",
+    ),
+    row(
+        "tpu_check",
         "the environment is in a file",
         "--environment=a_file",
         "a_file/.* cannot be a folder",
