@@ -6,6 +6,7 @@ Shapes: N examples, M models, S spans that all models propose in a window.
 """
 
 import dataclasses
+import functools
 import os
 from collections.abc import Sequence
 
@@ -72,8 +73,8 @@ class Ensemble(FineTuning):
                 "folder for the results of the ensemble."
             )
         self.models = [pretrained.complete(model) for model in models]
-        weights = [manifest.describe_weights(m.values) for m in self.models]
-        self._weights = {"sha256": manifest.digest({}, weights)}
+        weights = [manifest.digest(model.values) for model in self.models]
+        self._weights = {"sha256": manifest.digest({}, sorted(weights))}
         first = self.models[0]
         super().__init__(
             folder, task, first, recipe, strategy=strategy, flags=flags
@@ -81,6 +82,13 @@ class Ensemble(FineTuning):
         for model in self.models[1:]:
             self._check_start(model, model.config)
             pretrained.check_same_vocabulary(model, first.tokenizer.settings)
+        for model in self.models:
+            theirs, ours = (x and x.pooling for x in (model.head, task.head))
+            if theirs and theirs != ours:
+                raise ValueError(
+                    f"{model.source} has vectors of the pooling {theirs!r}; "
+                    f"wanted {ours!r}, as of the others. Leave it out."
+                )
         self.models = [
             dataclasses.replace(model, values=self._read_values(model))
             for model in self.models
@@ -104,7 +112,7 @@ class Ensemble(FineTuning):
             strategy = self.session.strategy
             dtype = layers.POLICIES[self.session.compute_dtype]
             with strategy.scope():
-                built = self.task.build_model(model.config, dtype=dtype)
+                built = self._build_model(dtype, model.config)
             self._by_config[model.config] = evaluation.Predictor(
                 strategy, built
             )
@@ -146,7 +154,7 @@ class Ensemble(FineTuning):
         if exit_threshold is not None:
             raise ValueError(
                 f"exit_threshold={exit_threshold:g}, but an ensemble computes "
-                "all layers: omit it."
+                "all layers. Give it a task without settings of exits."
             )
         return average(
             [
@@ -195,7 +203,9 @@ def average(
         return _join_beams(outputs)
     function = _AVERAGES.get(kind or "", _mean)
     return {
-        name: function([output[name] for output in outputs])
+        name: (function if name in ("logits", "vectors") else _mean)(
+            [output[name] for output in outputs]
+        )
         for name in outputs[0]
     }
 
@@ -205,27 +215,29 @@ def _mean(values):
     return np.mean(values, axis=0)
 
 
-def _log_mean(log_probs):
-    """Returns the logarithms of mean probabilities, [N, ...]."""
-    return special.logsumexp(log_probs, axis=0) - np.log(len(log_probs))
+def _log_mean(function, logits):
+    """Returns the logarithms of the means of exp(function(x)), [N, ...].
+
+    Two arrays are held at a time, as those of all models may be large.
+    """
+    log_probs = (function(np.asarray(x, np.float64)) for x in logits)
+    return functools.reduce(np.logaddexp, log_probs) - np.log(len(logits))
 
 
 def _average_classes(logits):
     """Returns the logarithms of the mean probabilities, [N, ..., C]."""
-    logits = np.asarray(logits, np.float64)
-    return _log_mean(special.log_softmax(logits, axis=-1))
+    return _log_mean(lambda x: special.log_softmax(x, axis=-1), logits)
 
 
 def _average_labels(logits):
     """Returns the logits of the mean probabilities of each label, [N, C]."""
-    logits = np.asarray(logits, np.float64)
-    yes, no = (_log_mean(special.log_expit(x)) for x in (logits, -logits))
-    return yes - no
+    is_absent = _log_mean(lambda x: special.log_expit(-x), logits)
+    return _log_mean(special.log_expit, logits) - is_absent
 
 
 def _join_vectors(vectors):
     """Returns vectors [N, M * H] whose products are the models' means."""
-    return np.concatenate(vectors, axis=-1) / np.sqrt(len(vectors))
+    return np.concatenate(vectors, axis=-1) / len(vectors) ** 0.5
 
 
 _AVERAGES = {

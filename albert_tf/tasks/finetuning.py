@@ -290,9 +290,9 @@ class FineTuning:
             strategy=strategy,
         )
 
-    def _build_model(self, dtype):
+    def _build_model(self, dtype, config=None):
         model = self.task.build_model(
-            self.config, self.recipe.classifier_dropout, dtype=dtype
+            config or self.config, self.recipe.classifier_dropout, dtype=dtype
         )
         if self.recipe.freeze_encoder:
             model.encoder.trainable = False

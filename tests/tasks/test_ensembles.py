@@ -14,9 +14,10 @@ from albert_tf.programs import run_classifier, run_squad
 from albert_tf.tasks.classification import Classification
 from albert_tf.tasks.ensembles import Ensemble, average
 from albert_tf.tasks.finetuning import FineTuning
-from albert_tf.tasks.recipes import Recipe
+from albert_tf.tasks.recipes import Recipe, VectorSettings
+from albert_tf.tasks.vectors import Vectors
 from albert_tf.training import results_file
-from albert_tf.weights import pretrained
+from albert_tf.weights import pretrained, task_heads
 from tests import runs, tiny
 from tests.programs import classifier_runs, test_run_squad
 
@@ -65,6 +66,13 @@ def test_other_outputs_are_means(kind):
     found = average(outputs, kind)
     np.testing.assert_allclose(found["a"], sum(first) / 3, rtol=1e-6)
     np.testing.assert_allclose(found["b"], sum(second) / 3, rtol=1e-6)
+
+
+def test_other_outputs_of_a_classifier_are_means():
+    first, second = draw(4, 2, count=2)
+    outputs = [{"logits": x, "margin": x[:, 1]} for x in (first, second)]
+    found = average(outputs, "classes")["margin"]
+    np.testing.assert_allclose(found, (first + second)[:, 1] / 2, rtol=1e-6)
 
 
 def test_cosines_of_vectors_are_means():
@@ -196,6 +204,9 @@ def test_the_program_scores_what_models_answer_together(args, tmp_path, capfd):
     assert (out / "SST-2.tsv").read_text() == lines
     summary = json.loads((out / "summary.json").read_text())
     assert summary["best"] == scores
+    names = [f"{tmp_path}/{name}/classes" for name in "bac"]
+    # In another order, they are the same models.
+    run_classifier.run(dataclasses.replace(args, ensemble=",".join(names)))
     two = dataclasses.replace(
         args, ensemble=f"{tmp_path}/a/classes,{tmp_path}/b/classes"
     )
@@ -270,6 +281,17 @@ def test_what_an_ensemble_cannot_do_is_refused(tmp_path):
     ensemble = Ensemble(tmp_path / "out", task, models)
     with pytest.raises(ValueError, match="exit_threshold=0.5.*all layers"):
         ensemble.predict(task.data.dev[""].examples, exit_threshold=0.5)
+    one, other = (
+        dataclasses.replace(
+            start, head=task_heads.TaskHead("vectors", pooling=pooling)
+        )
+        for pooling in ("cls", "mean")
+    )
+    vectors = Vectors(
+        None, {}, max_seq_length=8, settings=VectorSettings(pooling="cls")
+    )
+    with pytest.raises(ValueError, match="pooling 'mean'; wanted 'cls'"):
+        Ensemble(tmp_path / "vectors", vectors, [one, other])
     with pytest.raises(ValueError, match="not trained: train its models"):
         ensemble.train()
     with pytest.raises(ValueError, match="not exported: export its models"):
