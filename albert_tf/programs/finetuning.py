@@ -79,12 +79,17 @@ def read_ensemble(args):
             "two or more."
         )
     for other in others if args.max_seq_length is None else ():
-        theirs, ours = (m.head and m.head.lengths for m in (other, first))
-        if theirs != ours:
-            raise ValueError(
-                f"{other.source} was fine-tuned with the lengths {theirs}, "
-                f"{first.source} with {ours}. Give --max_seq_length."
-            )
+        theirs, ours = (
+            m.head.lengths if m.head else {} for m in (other, first)
+        )
+        for name in theirs | ours:
+            is_chosen = getattr(args, name, name) is not None
+            if not is_chosen and theirs.get(name) != ours.get(name):
+                raise ValueError(
+                    f"{other.source} was fine-tuned with {name}="
+                    f"{theirs.get(name)}, {first.source} with "
+                    f"{ours.get(name)}. Give --{name}."
+                )
     return Start(first, first.config, first.head, tuple(others))
 
 

@@ -238,7 +238,11 @@ class Classification(Task):
         """Returns whether answers after fewer layers are wanted."""
         if self.task.objective != "classes":
             return False
-        if self.exits.exit_threshold is not None or self.exits.exit_loss:
+        if self.exits.exit_threshold is not None:
+            return True
+        if tuning.computes_all_layers:
+            return False
+        if self.exits.exit_loss:
             return True
         if self.num_train:
             return False

@@ -53,6 +53,8 @@ class Ensemble(FineTuning):
       ValueError: An ensemble of 1 model; wanted two or more.
     """
 
+    computes_all_layers = True
+
     def __init__(
         self,
         folder: str | os.PathLike,
@@ -154,7 +156,7 @@ class Ensemble(FineTuning):
         if exit_threshold is not None:
             raise ValueError(
                 f"exit_threshold={exit_threshold:g}, but an ensemble computes "
-                "all layers. Give it a task without settings of exits."
+                "all layers. Give it a task without exit_threshold."
             )
         return average(
             [

@@ -208,6 +208,9 @@ class FineTuning:
       True
     """
 
+    # Whether there are no answers after fewer layers.
+    computes_all_layers = False
+
     def __init__(
         self,
         folder: str | os.PathLike,

@@ -14,7 +14,7 @@ from albert_tf.programs import run_classifier, run_squad
 from albert_tf.tasks.classification import Classification
 from albert_tf.tasks.ensembles import Ensemble, average
 from albert_tf.tasks.finetuning import FineTuning
-from albert_tf.tasks.recipes import Recipe, VectorSettings
+from albert_tf.tasks.recipes import ExitSettings, Recipe, VectorSettings
 from albert_tf.tasks.vectors import Vectors
 from albert_tf.training import results_file
 from albert_tf.weights import pretrained, task_heads
@@ -215,7 +215,9 @@ def test_the_program_scores_what_models_answer_together(args, tmp_path, capfd):
     path = tmp_path / "b/classes/head.json"
     head = json.loads(path.read_text()) | {"lengths": {"max_seq_length": 9}}
     path.write_text(json.dumps(head))
-    with pytest.raises(ValueError, match="b/.*9.*Give --max_seq_length"):
+    with pytest.raises(
+        ValueError, match="b/.*max_seq_length=9.*with None. Give --max_"
+    ):
         run_classifier.run(dataclasses.replace(two, max_seq_length=None))
 
 
@@ -292,6 +294,9 @@ def test_what_an_ensemble_cannot_do_is_refused(tmp_path):
     )
     with pytest.raises(ValueError, match="pooling 'mean'; wanted 'cls'"):
         Ensemble(tmp_path / "vectors", vectors, [one, other])
+    # The settings with which its models were trained do not matter.
+    task.exits = ExitSettings(exit_loss=True)
+    assert "exit_threshold" not in ensemble.evaluate()[0]
     with pytest.raises(ValueError, match="not trained: train its models"):
         ensemble.train()
     with pytest.raises(ValueError, match="not exported: export its models"):
