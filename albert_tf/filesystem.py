@@ -373,7 +373,9 @@ def expand_models(patterns: str) -> list[str]:
       ValueError: if a glob matches nothing.
     """
     found = (
-        _find_matches(path) if set("*?[") & set(path) else [path]
+        [path]
+        if not set("*?[") & set(path) or exists(f"{path}.index")
+        else _find_matches(path)
         for path in split_paths(patterns)
     )
     return [*itertools.chain.from_iterable(found)]

@@ -168,8 +168,8 @@ class TextFlags(flags.Flags):
 _WORK = "do_train", "do_eval", "do_predict", "export_dir", "export_text_dir"
 # Flags that an ensemble contradicts.
 _OF_ONE_MODEL = set(
-    "init_checkpoint albert_hub_module_handle from_scratch num_runs "
-    "export_dir export_text_dir exit_loss exit_threshold".split()
+    "init_checkpoint albert_hub_module_handle albert_config_file from_scratch "
+    "num_runs export_dir export_text_dir exit_loss exit_threshold".split()
 )
 
 

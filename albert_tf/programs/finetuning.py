@@ -69,15 +69,16 @@ def read_start(args):
 
 def read_ensemble(args):
     """Returns the Start of an ensemble, whose models have the same lengths."""
+    paths = filesystem.expand_models(args.ensemble)
+    if len(paths) < 2:
+        raise ValueError(
+            f"--ensemble={args.ensemble} names {paths}; wanted two models or "
+            "more."
+        )
     first, *others = (
         pretrained.complete(models.read_pretrained(path, args))
-        for path in filesystem.expand_models(args.ensemble)
+        for path in paths
     )
-    if not others:
-        raise ValueError(
-            f"--ensemble={args.ensemble} is one model, {first.source}; wanted "
-            "two or more."
-        )
     for other in others if args.max_seq_length is None else ():
         theirs, ours = (
             m.head.lengths if m.head else {} for m in (other, first)
@@ -90,7 +91,9 @@ def read_ensemble(args):
                     f"{theirs.get(name)}, {first.source} with "
                     f"{ours.get(name)}. Give --{name}."
                 )
-    return Start(first, first.config, first.head, tuple(others))
+    configs = [model.config for model in (first, *others)]
+    shortest = min(configs, key=lambda x: x.max_position_embeddings)
+    return Start(first, shortest, first.head, tuple(others))
 
 
 def build_recipe(args, number):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
+from albert_tf import filesystem
 from albert_tf.data.examples import Examples
 from albert_tf.model import layers, modeling
 from albert_tf.tasks.finetuning import FineTuning, Task
@@ -75,6 +76,12 @@ class Ensemble(FineTuning):
                 "folder for the results of the ensemble."
             )
         self.models = [pretrained.complete(model) for model in models]
+        folders = [filesystem.folder_of(m.source) for m in self.models]
+        if filesystem.identity(folder) in map(filesystem.identity, folders):
+            raise ValueError(
+                f"{folder} has one of the models; wanted another folder for "
+                "the results of the ensemble."
+            )
         weights = [manifest.digest(model.values) for model in self.models]
         self._weights = {"sha256": manifest.digest({}, sorted(weights))}
         first = self.models[0]
@@ -83,14 +90,17 @@ class Ensemble(FineTuning):
         )
         for model in self.models[1:]:
             self._check_start(model, model.config)
-            pretrained.check_same_vocabulary(model, first.tokenizer.settings)
-        for model in self.models:
-            theirs, ours = (x and x.pooling for x in (model.head, task.head))
-            if theirs and theirs != ours:
-                raise ValueError(
-                    f"{model.source} has vectors of the pooling {theirs!r}; "
-                    f"wanted {ours!r}, as of the others. Leave it out."
-                )
+            own = model.tokenizer.settings  # Maybe not as it is recorded.
+            pretrained.check_same_vocabulary(
+                dataclasses.replace(model, tokenizer_settings=own),
+                first.tokenizer.settings,
+            )
+        self._check_heads()
+        if len({*weights}) < len(weights):
+            self.reporter.say(
+                "WARNING: Some of the models have the same weights, and count "
+                f"several times: {self.restore_best()}."
+            )
         self.models = [
             dataclasses.replace(model, values=self._read_values(model))
             for model in self.models
@@ -104,6 +114,32 @@ class Ensemble(FineTuning):
         for model in self.models:  # An error now, not after others predicted.
             self._restore(model)
         self.source = self.restore_best()
+
+    def _check_heads(self):
+        """Raises ValueError if heads mean different outputs."""
+        head = self.task.head
+        for model in self.models:
+            theirs, ours = (x and x.pooling for x in (model.head, head))
+            if theirs and theirs != ours:
+                raise ValueError(
+                    f"{model.source} has vectors of the pooling {theirs!r}, "
+                    f"the ensemble of {ours!r}."
+                )
+        # What is guessed of labels is that of one model.
+        known = [
+            (m.source, (m.head and m.head.labels) or ()) for m in self.models
+        ]
+        known = [(source, labels) for source, labels in known if labels]
+        if not (head and head.labels) or len({x for _, x in known}) < 2:
+            return
+        wanted = sorted(map(str.casefold, head.labels))
+        for source, labels in known:
+            if sorted(map(str.casefold, labels)) != wanted:
+                raise ValueError(
+                    f"{source} has the labels {list(labels)}, the task "
+                    f"{list(head.labels)}, and other models others. If they "
+                    "mean the same, correct the labels next to the models."
+                )
 
     def describe_weights(self):
         return self._weights

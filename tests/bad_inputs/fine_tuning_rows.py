@@ -270,7 +270,8 @@ ROWS = [
         )
         for name, words, says in (
             ("an ensemble of nothing", "no_*", "No file matches 'no_.*'"),
-            ("an ensemble of one", "classif*", "is one model, .*two or more"),
+            ("an ensemble of one", "classif*", "'classifier'.; wanted two"),
+            ("an ensemble of no names", ",", "names ..; wanted two"),
             ("an ensemble with no model", "classifier,no", "no.index does not"),
             (
                 "an ensemble of other tasks",

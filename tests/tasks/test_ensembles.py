@@ -292,7 +292,7 @@ def test_what_an_ensemble_cannot_do_is_refused(tmp_path):
     vectors = Vectors(
         None, {}, max_seq_length=8, settings=VectorSettings(pooling="cls")
     )
-    with pytest.raises(ValueError, match="pooling 'mean'; wanted 'cls'"):
+    with pytest.raises(ValueError, match="'mean', the ensemble of 'cls'"):
         Ensemble(tmp_path / "vectors", vectors, [one, other])
     # The settings with which its models were trained do not matter.
     task.exits = ExitSettings(exit_loss=True)
@@ -310,6 +310,25 @@ def test_what_an_ensemble_cannot_do_is_refused(tmp_path):
     (tmp_path / "c/classes/tokenizer_settings.json").unlink()
     with pytest.raises(ValueError, match="c/classes.*vocabulary.*differs"):
         Ensemble(tmp_path / "out", task, models)
+    of_transformers = dataclasses.replace(
+        start, source=str(tmp_path / "model.safetensors")
+    )
+    with pytest.raises(ValueError, match="has one of the models; wanted"):
+        Ensemble(tmp_path, task, [of_transformers, models[1]])
+    # Of one model, other labels may mean the same; of two, not both.
+    odd = [
+        dataclasses.replace(start, head=task_heads.TaskHead("classes", labels))
+        for labels in (("yes", "no"), ("no", "yes"))
+    ]
+    with pytest.raises(ValueError, match=r"\['yes', 'no'\], the task"):
+        Ensemble(tmp_path / "odd", task, odd)
     with pytest.raises(ValueError, match="head 'spans'; the task wants"):
         other = tiny.write_answering(tmp_path / "a")
         Ensemble(tmp_path / "new", task, [models[0], other])
+
+
+def test_the_same_model_twice_is_said(tmp_path, capfd):
+    model = tiny.write_classifier(tmp_path, labels=("0", "1"))
+    start = pretrained.complete(model)
+    Ensemble(tmp_path / "out", build_task(start), [model, model])
+    assert "the same weights, and count several" in capfd.readouterr().err
