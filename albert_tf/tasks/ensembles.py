@@ -70,32 +70,15 @@ class Ensemble(FineTuning):
             raise ValueError(
                 f"An ensemble of {len(models)} model; wanted two or more."
             )
-        if task_heads.find_trained(folder):
-            raise ValueError(
-                f"{folder} has checkpoints of a training; wanted another "
-                "folder for the results of the ensemble."
-            )
         self.models = [pretrained.complete(model) for model in models]
-        folders = [filesystem.folder_of(m.source) for m in self.models]
-        if filesystem.identity(folder) in map(filesystem.identity, folders):
-            raise ValueError(
-                f"{folder} has one of the models; wanted another folder for "
-                "the results of the ensemble."
-            )
+        _check_folder(folder, self.models)
         weights = [manifest.digest(model.values) for model in self.models]
         self._weights = {"sha256": manifest.digest({}, sorted(weights))}
         first = self.models[0]
         super().__init__(
             folder, task, first, recipe, strategy=strategy, flags=flags
         )
-        for model in self.models[1:]:
-            self._check_start(model, model.config)
-            own = model.tokenizer.settings  # Maybe not as it is recorded.
-            pretrained.check_same_vocabulary(
-                dataclasses.replace(model, tokenizer_settings=own),
-                first.tokenizer.settings,
-            )
-        self._check_heads()
+        self._check_models()
         if len({*weights}) < len(weights):
             self.reporter.say(
                 "WARNING: Some of the models have the same weights, and count "
@@ -115,9 +98,16 @@ class Ensemble(FineTuning):
             self._restore(model)
         self.source = self.restore_best()
 
-    def _check_heads(self):
-        """Raises ValueError if heads mean different outputs."""
-        head = self.task.head
+    def _check_models(self):
+        """Raises ValueError if a model does not belong to the others."""
+        first, head = self.start, self.task.head
+        for model in self.models[1:]:
+            self._check_start(model, model.config)
+            own = model.tokenizer.settings  # Maybe not as it is recorded.
+            pretrained.check_same_vocabulary(
+                dataclasses.replace(model, tokenizer_settings=own),
+                first.tokenizer.settings,
+            )
         for model in self.models:
             theirs, ours = (x and x.pooling for x in (model.head, head))
             if theirs and theirs != ours:
@@ -127,14 +117,15 @@ class Ensemble(FineTuning):
                 )
         # What is guessed of labels is that of one model.
         known = [
-            (m.source, (m.head and m.head.labels) or ()) for m in self.models
+            (model.source, model.head.labels)
+            for model in self.models
+            if head and model.head and model.head.kind == head.kind
         ]
-        known = [(source, labels) for source, labels in known if labels]
-        if not (head and head.labels) or len({x for _, x in known}) < 2:
+        if not (head and head.labels) or len({x for _, x in known if x}) < 2:
             return
         wanted = sorted(map(str.casefold, head.labels))
         for source, labels in known:
-            if sorted(map(str.casefold, labels)) != wanted:
+            if labels and sorted(map(str.casefold, labels)) != wanted:
                 raise ValueError(
                     f"{source} has the labels {list(labels)}, the task "
                     f"{list(head.labels)}, and other models others. If they "
@@ -212,6 +203,21 @@ class Ensemble(FineTuning):
     def export(self, *_, **__):
         """Raises ValueError."""
         raise ValueError("An ensemble is not exported: export its models.")
+
+
+def _check_folder(folder, models):
+    """Raises ValueError if a folder for results has a training or a model."""
+    if task_heads.find_trained(folder):
+        raise ValueError(
+            f"{folder} has checkpoints of a training; wanted another folder "
+            "for the results of the ensemble."
+        )
+    folders = [filesystem.folder_of(model.source) for model in models]
+    if filesystem.identity(folder) in map(filesystem.identity, folders):
+        raise ValueError(
+            f"{folder} has one of the models; wanted another folder for the "
+            "results of the ensemble."
+        )
 
 
 def average(
