@@ -279,8 +279,8 @@ class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
             given = ["give --nodo_train"]
         if given:
             raise ValueError(
-                f"--ensemble={self.ensemble}: models that are fine-tuned are "
-                f"scored and predict together; {given[0]}."
+                f"--ensemble={self.ensemble}: fine-tuned models are scored and "
+                f"predict together; {given[0]}."
             )
 
     def fit(self, config):
